@@ -611,7 +611,7 @@ var examples = map[string]string{
 	"proxies export":  "muster proxies export backup\nmuster proxies export - | shuf -n 1\nmuster proxies export --format csv - > pool.csv",
 	"proxies serve":   "muster proxies serve --listen 127.0.0.1:8089\ncurl -x http://127.0.0.1:8089 https://shop.example/",
 
-	"store copy": "muster store copy redis://host:6379/0",
+	"store copy": "muster store copy --to redis://host:6379/0",
 
 	"queue enqueue":      "muster queue enqueue doi:10.1/x '{\"url\": \"https://example.org/x.pdf\"}'",
 	"queue import":       "muster queue import artifacts.jsonl --queue papers",

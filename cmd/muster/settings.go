@@ -72,14 +72,14 @@ var movedFlags = map[string]string{
 
 // removedFlags maps other flags of earlier versions to what replaces them.
 var removedFlags = map[string]string{
-	"watch":    "use watch(1), as in watch muster status",
+	"watch":    "use watch(1), as in watch muster jobs list, or muster status --watch",
 	"progress": "progress is bars on a terminal and lines elsewhere; --quiet omits it",
 	"wide":     "use --json",
 	"cursor":   "use --limit",
 
 	"agents list --role": "use --json", "jobs items --item": "use muster jobs items JOB ITEM", "jobs retry --item": "use muster jobs retry JOB ITEM…", "jobs start --force": "use --dedupe allow",
 	"sites init --out": "use muster sites init URL > FILE", "proxies list --https": "use --json", "proxies list --max-latency": "use --json",
-	"queue run --content": "the content is in the data directory", "store copy --to": "use muster store copy URL", "workflows get --archive": "the archive is read without it", "workflows get --result": "use --wait",
+	"queue run --content": "the content is in the data directory", "workflows get --archive": "the archive is read without it", "workflows get --result": "use --wait",
 	"workflows output --node": "use muster workflows output ID NODE",
 }
 
@@ -285,15 +285,19 @@ func storeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "store", Usage: "the data of the embedded Redis",
 		Subcommands: []*cli.Command{{
-			Name: "copy", Usage: "copy the data directory's embedded Redis into a Redis server", ArgsUsage: "URL",
+			Name: "copy", Usage: "copy the data directory's embedded Redis into a Redis server",
 			Description: `Stop muster start and the workers first. The Redis must be empty, and later commands
 need --redis URL, or redis.url in the settings. The data directory stays as it is.`,
+			Flags: []cli.Flag{&cli.StringFlag{Name: "to", Usage: "the `URL` of the Redis, as for --redis"}},
 			Action: func(c *cli.Context) error {
+				if !c.IsSet("to") {
+					return usageError{errors.New("--to is missing: name the Redis, for example --to redis://host:6379/0")}
+				}
 				loaded, err := loadConfig(env, c)
 				if err != nil {
 					return err
 				}
-				client, err := tasks.Connect(c.Context, c.Args().First())
+				client, err := tasks.Connect(c.Context, c.String("to"))
 				if err != nil {
 					return err
 				}
@@ -302,7 +306,7 @@ need --redis URL, or redis.url in the settings. The data directory stays as it i
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(env.stdout, "copied %d keys; continue with muster start --redis %s\n", n, redisd.Redact(c.Args().First()))
+				_, err = fmt.Fprintf(env.stdout, "copied %d keys; continue with muster start --redis %s\n", n, redisd.Redact(c.String("to")))
 				return err
 			},
 		}},

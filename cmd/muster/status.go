@@ -30,20 +30,36 @@ func statusCommand(env environment) *cli.Command {
 		Description: `Parts without content are omitted. For the details of a part, see muster health,
 scrapes list, jobs list, sites list, proxies list and breakers list.
 
-    muster status
-    watch muster status`,
-		Flags: []cli.Flag{jsonFlag()},
+    muster status --watch`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "watch", Usage: "print again every 2 seconds, until Ctrl-C"}, jsonFlag()},
 	}, func(s scope, _ client.None) error {
-		status, err := readStatus(s.ctx, s.api)
-		switch {
-		case err != nil:
-			return err
-		case s.Bool("json"):
-			return printJSON(env.stdout, status)
+		for {
+			status, err := readStatus(s.ctx, s.api)
+			if err != nil {
+				return err
+			}
+			if s.Bool("watch") && screenOf(env.stdout).terminal {
+				fmt.Fprint(env.stdout, "\x1b[H\x1b[2J") // clears it
+			}
+			if s.Bool("json") {
+				err = printJSON(env.stdout, status)
+			} else {
+				err = status.print(env)
+			}
+			if err != nil || !s.Bool("watch") {
+				return err
+			}
+			select {
+			case <-s.ctx.Done():
+				return context.Cause(s.ctx)
+			case <-time.After(watchEvery):
+			}
 		}
-		return status.print(env)
 	})
 }
+
+// watchEvery is how often muster status --watch prints.
+const watchEvery = 2 * time.Second
 
 // systemStatus is the state of a system, as muster status shows it.
 type systemStatus struct {

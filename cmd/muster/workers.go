@@ -170,7 +170,9 @@ func putSchedule(s scope, in api.ScheduleReference) error {
 }
 
 func triggerSchedule(s scope, in api.ScheduleBackfill) error {
-	in.Body.To = time.Now()
+	if in.Body.To.IsZero() {
+		in.Body.To = time.Now()
+	}
 	if in.Body.From.IsZero() {
 		return done(s.env, client.TriggerSchedule.Do(s.ctx, s.api, api.ScheduleChange{ScheduleReference: in.ScheduleReference}), "triggered: %s", in.Name)
 	}

@@ -106,7 +106,7 @@ func TestEmbeddedRedisKilled(t *testing.T) {
 	}
 	wantAll(t, b.World, s)
 	server := redistest.Server(t).URL()
-	muster(t, embedded, "--config", b.conf, "store", "copy", server).wait(t, 0)
+	muster(t, embedded, "--config", b.conf, "store", "copy", "--to", server).wait(t, 0)
 	list := muster(t, append(os.Environ(), "MUSTER_DATA_DIR="+t.TempDir()), "scrapes", "list", "--redis", server)
 	if list.wait(t, 0); !strings.Contains(list.stdout.String(), "shop") {
 		t.Errorf("the copy has the scrapes %s, want shop", list.stdout.String())

@@ -64,7 +64,7 @@ type SchedulePut struct {
 // Backfill is a period whose ticks are to be sent.
 type Backfill struct {
 	From time.Time `json:"from" cli:"from" doc:"first time"`
-	To   time.Time `json:"to" doc:"last time, not in the future"`
+	To   time.Time `json:"to" cli:"to" doc:"last time, not in the future"`
 }
 
 // Backfilled is the result of a backfill.
