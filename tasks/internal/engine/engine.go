@@ -78,7 +78,7 @@ func New(rdb redis.UniversalClient, namespace string, log *slog.Logger) *Engine 
 		Results:   &Results{a, b, nil},
 		Operator:  &Operator{a},
 		Completer: &Completer{a},
-		Inspector: &Inspector{a, f, &sync.Map{}},
+		Inspector: &Inspector{a, f, &wholes{}},
 		Fleet:     f,
 		notifier:  b,
 		workers:   map[*Worker]chan struct{}{},

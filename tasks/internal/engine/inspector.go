@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +20,7 @@ import (
 type Inspector struct {
 	*advancer
 	fleet  *Fleet
-	wholes *sync.Map // [keptWhole] by reference
+	wholes *wholes
 }
 
 // Active returns the nodes that workers have: each one runs, or waits a short time for a slot. Started is when it was taken.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -379,11 +381,10 @@ func (in *Inspector) whole(ctx context.Context, refOrID string) (*whole, map[str
 		if err != nil {
 			return nil, nil, err
 		}
-		k = &keptWhole{whole: w, revision: store.RevisionOf(w.fields)}
-		k.drop = time.AfterFunc(keepWhole, func() { in.wholes.CompareAndDelete(f.Ref, k) })
-		in.wholes.Store(f.Ref, k)
+		k = in.wholes.keep(w)
+	} else {
+		k.drop.Reset(keepWhole)
 	}
-	k.drop.Reset(keepWhole)
 	if over(k.fields) {
 		return k.whole, nil, nil
 	}
@@ -500,9 +501,39 @@ func (w *whole) runsOf(id graph.ID) (out []graph.ID) {
 	return out
 }
 
-// keepWhole is how long a workflow that was read as a whole is kept in memory after its last use, so that an open page reads it from Redis
-// only after changes.
-const keepWhole = 5 * time.Second
+// Workflows that were read as a whole are kept in memory for keepWhole after their last use, so that an open page reads them from Redis
+// only after changes. They have at most maxWhole fields together.
+const (
+	keepWhole = 5 * time.Second
+	maxWhole  = 200_000
+)
+
+// wholes has a [keptWhole] by reference.
+type wholes struct {
+	sync.Map
+	fields atomic.Int64
+}
+
+// keep keeps a workflow unless there are too many.
+func (ws *wholes) keep(w *whole) *keptWhole {
+	k, n := &keptWhole{whole: w, revision: store.RevisionOf(w.fields)}, int64(len(w.fields))
+	drop := func() {
+		if ws.CompareAndDelete(w.Ref, k) {
+			ws.fields.Add(-n)
+		}
+	}
+	k.drop = time.AfterFunc(keepWhole, drop)
+	if v, had := ws.Swap(w.Ref, k); had {
+		old := v.(*keptWhole)
+		old.drop.Stop()
+		ws.fields.Add(-int64(len(old.fields)))
+	}
+	if ws.fields.Add(n) > maxWhole {
+		k.drop.Stop()
+		drop()
+	}
+	return k
+}
 
 // keptWhole is a workflow in memory. Its fields must not be changed.
 type keptWhole struct {
