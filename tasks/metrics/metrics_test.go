@@ -216,8 +216,7 @@ func TestQueue(t *testing.T) {
 	testutil.Must(q.Enqueue(ctx, workqueue.Item{ID: "done", Kind: "test"}, workqueue.Item{ID: "skip", Kind: "test"}, workqueue.Item{ID: "fail", Kind: "test"},
 		workqueue.Item{ID: "late", Kind: "test", NotBefore: time.Now().Add(time.Hour)}, workqueue.Item{ID: "odd", Kind: "unregistered"}))(t)
 	measured := metrics.NewQueue(q)
-	mux := workqueue.NewMux()
-	mux.Handle("test", func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+	handlers := workqueue.Handlers{"test": func(_ context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 		switch it.ID {
 		case "skip":
 			return workqueue.Skipped("no"), nil
@@ -225,8 +224,8 @@ func TestQueue(t *testing.T) {
 			return workqueue.Outcome{}, errors.New("no")
 		}
 		return workqueue.Done(), nil
-	})
-	pool := testutil.Must(workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 3, Observe: measured.Observe}))(t)
+	}}
+	pool := testutil.Must(workqueue.NewPool(q, handlers, workqueue.PoolConfig{Workers: 3, Observe: measured.Observe}))(t)
 	measured.Watch(pool)
 	ended := make(chan error)
 	go func() { ended <- pool.Run(ctx) }()
