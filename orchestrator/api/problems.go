@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/sites"
+	"muster/sites/definition"
 	"muster/tasks/workqueue"
 )
 
@@ -54,6 +55,10 @@ func problemOf(err error, prefix string) *Problem {
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
 	case errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)
+	case errors.As(err, new(*definition.BrokenError)):
+		p := problem(http.StatusConflict, "%v", err)
+		p.Code = "invalid_definition"
+		return p
 	case errors.As(err, new(*sites.RunningError)):
 		p := problem(http.StatusConflict, "%v", err)
 		p.Code = "scrape_running"

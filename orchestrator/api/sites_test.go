@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -166,7 +168,9 @@ func TestScrapesOverHTTP(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	cfg.Write = true
-	s := testutil.Must(sites.NewService(nil, sites.Config{Client: cfg.Client, OutDir: t.TempDir()}))(t)
+	dir := t.TempDir()
+	testutil.Ok(t, os.WriteFile(filepath.Join(dir, "torn.yaml"), []byte("site: torn\nstart: 7"), 0o600))
+	s := testutil.Must(sites.NewService(testutil.Must(sites.LoadRegistry(dir, true))(t), sites.Config{Client: cfg.Client, OutDir: t.TempDir()}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites = s
 	c, ctx, site := apiClient(t, cfg), t.Context(), "quotes.toscrape.com"
@@ -188,6 +192,9 @@ func TestScrapesOverHTTP(t *testing.T) {
 	}
 	if _, err := client.StartScrape.Call(ctx, c, client.With[client.NewScrape]{Body: client.NewScrape{Site: "quotes.toscrape.con"}}); code(err) != "not_found" {
 		t.Errorf("an unknown site: got %v, want not_found", err)
+	}
+	if _, err := client.StartScrape.Call(ctx, c, client.With[client.NewScrape]{Body: client.NewScrape{Site: "torn"}}); code(err) != "invalid_definition" {
+		t.Errorf("a site with an invalid definition: got %v, want invalid_definition", err)
 	}
 	if list, err := client.All(ctx, c, client.ListScrapes, client.ScrapeFilter{Site: site}, 10); err != nil || len(list) != 1 || list[0].ID != first.JobID {
 		t.Errorf("got %+v, %v, want the scrape", list, err)
