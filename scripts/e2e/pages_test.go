@@ -28,7 +28,7 @@ var notRun = map[string]string{
 	"muster start":                   "runs for all pages",
 	"muster start --setting":         "needs another data directory: TestFirstOfTwoStops",
 	"muster start --once":            "TestKillRedis and others",
-	"muster store copy --to":          "TestEmbeddedRedisKilled",
+	"muster store copy --to":         "TestEmbeddedRedisKilled",
 	"MUSTER_AGENTS__ALLOW=":          "examples/agents has a test of goagent",
 	"go run ./examples/agents":       "examples/agents has a test of goagent",
 	"redis-cli --rdb":                "TestCopyOfRedisIsRestored",
