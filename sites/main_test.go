@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"log/slog"
 	"net"
 	"testing"
 
@@ -14,5 +13,3 @@ func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)
 }
-
-var noLog = slog.New(slog.DiscardHandler)

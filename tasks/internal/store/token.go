@@ -76,7 +76,7 @@ func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit i
 // member leaves the list if its workflow is gone: it was given up as damaged.
 func (s Tokens) ReadOpen(ctx context.Context, shard int, task, member string) (e Entry, input []byte, ok bool, err error) {
 	e = entry(shard, member)
-	fields, err := Flows{s.db}.Fields(ctx, e.Flow, FieldTasks, e.Node, FieldStopped, FieldInput+e.Node)
+	fields, err := Flows(s).Fields(ctx, e.Flow, FieldTasks, e.Node, FieldStopped, FieldInput+e.Node)
 	if err == nil && fields[FieldTasks] == "" {
 		err = s.rdb.ZRem(ctx, s.openKey(shard, task), member).Err()
 	}
