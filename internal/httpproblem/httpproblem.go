@@ -2,13 +2,10 @@
 package httpproblem
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-
-	"muster/tasks"
 )
 
 // MediaType is the media type of a problem.
@@ -68,17 +65,6 @@ func OfKnown(err error, known []Known) *Problem {
 			p.Code = k.Code
 			return p
 		}
-	}
-	return nil
-}
-
-// OfRedis returns the problem of an error that means that Redis is unavailable or rejects writes, and nil for another error.
-func OfRedis(err error) *Problem {
-	switch {
-	case tasks.Refused(err):
-		return New(http.StatusServiceUnavailable, "Redis rejects writes: its memory or disk is full, or it is not a master with enough replicas; make room, then try again")
-	case tasks.Unavailable(err), errors.Is(err, context.DeadlineExceeded):
-		return New(http.StatusServiceUnavailable, "Redis does not respond; try again later")
 	}
 	return nil
 }

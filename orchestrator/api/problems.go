@@ -15,6 +15,7 @@ import (
 	"muster/proxies"
 	"muster/sites"
 	"muster/sites/definition"
+	tasksapi "muster/tasks/api"
 	"muster/tasks/workqueue"
 )
 
@@ -69,7 +70,7 @@ func problemOf(err error, prefix string) *Problem {
 	if p := httpproblem.OfKnown(err, serviceProblems); p != nil {
 		return p
 	}
-	if p := httpproblem.OfRedis(err); p != nil {
+	if p := tasksapi.RedisProblem(err); p != nil {
 		return p
 	}
 	return problem(http.StatusInternalServerError, "internal server error; the log of the server has the cause under the id of this request, see X-Request-Id")

@@ -215,6 +215,17 @@ func Codes() []string {
 	return append(out, "duplicate_workflow")
 }
 
+// RedisProblem returns the problem of an error that means that Redis is unavailable or rejects writes, and nil for another error.
+func RedisProblem(err error) *httpproblem.Problem {
+	switch {
+	case tasks.Refused(err):
+		return httpproblem.New(http.StatusServiceUnavailable, "Redis rejects writes: its memory or disk is full, or it is not a master with enough replicas; make room, then try again")
+	case tasks.Unavailable(err), errors.Is(err, context.DeadlineExceeded):
+		return httpproblem.New(http.StatusServiceUnavailable, "Redis does not respond; try again later")
+	}
+	return nil
+}
+
 // problemOf returns the problem of an error.
 func problemOf(err error) *httpproblem.Problem {
 	if p, ok := errors.AsType[*httpproblem.Problem](err); ok {
@@ -229,7 +240,7 @@ func problemOf(err error) *httpproblem.Problem {
 	case errors.Is(err, engine.ErrConcurrency):
 		return httpproblem.BadField("body.concurrency", "%v", err)
 	}
-	if p := httpproblem.OfRedis(err); p != nil {
+	if p := RedisProblem(err); p != nil {
 		return p
 	}
 	return httpproblem.New(http.StatusInternalServerError, "internal server error; the log of the server has the cause")
