@@ -604,7 +604,7 @@ func (reply) RedisError()     {}
 
 var _ redis.Error = reply("")
 
-// A Redis that rejects writes responds: the client is not told otherwise, and learns what to do.
+// The problem of a Redis that rejects writes does not say that Redis is away, and names the remedy.
 func TestProblemsOfRedis(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

@@ -26,7 +26,7 @@ var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 // Bounds of a history.
 const (
 	troubleSteps = 400              // steps in which things go wrong
-	mostSteps    = 10_000           // in total; a workflow that has not ended by then is stuck
+	mostSteps    = 15_000           // in total; a workflow that has not ended by then is stuck. One whose limit Redis has lost waits for five minutes
 	mostTime     = 10 * time.Minute // the same, counted from the end of the faults, if Redis has lost limits
 	usualTime    = 4 * time.Minute  // otherwise; less than nodes wait for a lost limit
 	keptEvents   = 120              // that a failure shows
