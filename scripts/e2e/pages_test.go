@@ -27,7 +27,7 @@ import (
 var notRun = map[string]string{
 	"muster start":                   "runs for all pages",
 	"muster start --setting":         "needs another data directory: TestFirstOfTwoStops",
-	"muster start --once":            "TestKillRedis and others",
+	"muster start --once":            "TestWorkersKilled and others",
 	"muster store copy --to":         "TestEmbeddedRedisKilled",
 	"MUSTER_AGENTS__ALLOW=":          "examples/agents has a test of goagent",
 	"go run ./examples/agents":       "examples/agents has a test of goagent",
@@ -45,7 +45,7 @@ var notRun = map[string]string{
 	"git clone ":                     "TestReadmeProgram",
 	"mkdir hello":                    "TestReadmeProgram",
 	"redis-cli -p 26379 sentinel":    "needs Sentinel: TestPlannedFailover",
-	"redis-cli -p 6379 cluster":      "needs a cluster: TestPlannedFailoverOfACluster",
+	"redis-cli -p 6379 cluster":      "needs a cluster: TestPlannedClusterFailover",
 	"redis-cli --cluster":            "needs a cluster: the chaos tests",
 	"echo 'rediss://":                "needs Redis with TLS: orchestrator/redisd",
 	"export MUSTER_REDIS__URL_FILE=": "needs Redis with TLS: orchestrator/redisd",
