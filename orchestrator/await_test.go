@@ -22,7 +22,6 @@ import (
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
-	"muster/orchestrator/refreshwait"
 	"muster/proxies"
 	"muster/sites"
 )
@@ -96,14 +95,14 @@ func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remov
 func TestScrapeReturnsSummaryAtEveryStage(t *testing.T) {
 	t.Parallel()
 	prefix := func(id string) string { return sites.ProgressPrefix("news") + ":" + id }
-	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
-		refreshwait.Event:   nil,
-		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
-		refreshwait.File: func(rdb redis.UniversalClient, id string) {
+	for stage, remove := range map[string]func(redis.UniversalClient, string){
+		stageEvent:   nil,
+		stagePolling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
+		stageFile: func(rdb redis.UniversalClient, id string) {
 			unlink(t, rdb, "*:w:"+id+"~*", prefix(id)+":*", "muster:sites:"+id+":*")
 		},
 	} {
-		t.Run(string(stage), func(t *testing.T) {
+		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
 			cfg, world := worldSettings(t)
 			cfg.Proxies.Fallback, cfg.Proxies.MinUsable = "wait", 3
@@ -116,7 +115,7 @@ func TestScrapeReturnsSummaryAtEveryStage(t *testing.T) {
 				got, err = o.Scraper.Scrape(ctx, "news", ScrapeOptions{})
 				return err
 			})
-			if !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
+			if !strings.Contains(log, "job="+got.JobID+" stage="+stage) {
 				t.Errorf("stage %s did not detect the end:\n%s", stage, log)
 			}
 			report, ok, err := sites.Reported(filepath.Join(cfg.Records(), "news", got.JobID), got.JobID)
@@ -139,14 +138,14 @@ func TestScrapeReturnsSummaryAtEveryStage(t *testing.T) {
 func TestRefreshReturnsReportAtEveryStage(t *testing.T) {
 	t.Parallel()
 	prefix := func(id string) string { return proxies.ProgressPrefix + ":" + id }
-	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
-		refreshwait.Event:   nil,
-		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
-		refreshwait.File: func(rdb redis.UniversalClient, id string) {
+	for stage, remove := range map[string]func(redis.UniversalClient, string){
+		stageEvent:   nil,
+		stagePolling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
+		stageFile: func(rdb redis.UniversalClient, id string) {
 			unlink(t, rdb, "*:w:"+id+"~*", prefix(id)+":*", "*:report:"+id)
 		},
 	} {
-		t.Run(string(stage), func(t *testing.T) {
+		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
 			cfg, world := worldSettings(t)
 			listed := testutil.Must(os.ReadFile(cfg.Proxies.Sources[0].URL))(t)
@@ -156,7 +155,7 @@ func TestRefreshReturnsReportAtEveryStage(t *testing.T) {
 				got, err = o.Proxies.Refresh(ctx)
 				return err
 			})
-			if got.JobID == "" || !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
+			if got.JobID == "" || !strings.Contains(log, "job="+got.JobID+" stage="+stage) {
 				t.Errorf("stage %s did not detect the end:\n%s", stage, log)
 			}
 			if got.Candidates != n || got.Checked != n || got.Usable == 0 || got.Live < got.Usable || len(got.Sources) != 1 {
@@ -219,8 +218,8 @@ func TestWaitEndsAfterRedisWasFlushed(t *testing.T) {
 				}()
 				err := c.wait(ctx, o)
 				release() // lets the workers stop
-				if !errors.Is(err, refreshwait.ErrUnknown) {
-					t.Errorf("got %v, want %v", err, refreshwait.ErrUnknown)
+				if !errors.Is(err, ErrUnknown) {
+					t.Errorf("got %v, want %v", err, ErrUnknown)
 				}
 				return <-emptied
 			}

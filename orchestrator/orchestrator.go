@@ -162,7 +162,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		o.expireGone(ctx)
 	}
 	o.Workers = &Workers{system: o.System, opts: o.opts, redisURL: o.redis.URL(), scope: &o.scope}
-	waits := newWaits(o.System, o.opts.Logger, o.Workers.alive)
+	waits := &waits{o.System, o.opts.Logger, o.Workers.alive}
 	o.Proxies = &ProxyKeeper{system: o.System, opts: o.opts, workers: o.Workers, waits: waits}
 	o.Scraper = &Scraper{system: o.System, opts: o.opts, workers: o.Workers, proxies: o.Proxies, waits: waits, redisMode: string(o.redis.Mode())}
 	return nil

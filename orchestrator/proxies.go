@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"muster/orchestrator/monitor"
-	"muster/orchestrator/refreshwait"
 	"muster/proxies"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -52,7 +50,7 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 		return fmt.Errorf("%w, and proxies.sources is empty: add lists of proxies to proxies.sources; if sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
 	}
 	_, err = k.run(ctx)
-	if errors.Is(err, refreshwait.ErrNotEnough) {
+	if errors.Is(err, ErrNotEnough) {
 		usable, countErr := k.system.Pool.Usable(ctx)
 		if countErr != nil {
 			return countErr
@@ -100,7 +98,7 @@ func (k *ProxyKeeper) Refresh(ctx context.Context) (proxies.Report, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	report, err := k.run(ctx)
-	if errors.Is(err, refreshwait.ErrNotEnough) {
+	if errors.Is(err, ErrNotEnough) {
 		err = nil // the caller reads the report
 	}
 	return report, err
@@ -118,13 +116,13 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 	}
 	run := tasks.Attach[proxies.Report](k.system.Client, id)
 	progress := func(ctx context.Context, p tasktype.Progress) monitor.Progress { return k.progress(ctx, id, p) }
-	report, err := await(ctx, k.waits, track, run, proxies.ProgressPrefix, progress, refreshwait.Job[proxies.Report]{
-		Name: "proxy refresh", Enough: k.enough,
-		Stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, id) },
-		File:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, id) },
+	report, err := await(ctx, k.waits, track, run, proxies.ProgressPrefix, progress, awaited[proxies.Report]{
+		name: "proxy refresh", enough: k.enough,
+		stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, id) },
+		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg().DataDir, id) },
 	})
 	switch {
-	case err == nil, errors.Is(err, refreshwait.ErrNotEnough):
+	case err == nil, errors.Is(err, ErrNotEnough):
 		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))
 	default:
 		track.Fail(err.Error())
@@ -139,7 +137,7 @@ const fewChunks = 10
 // progress returns the number of candidates that the refresh id has probed.
 func (k *ProxyKeeper) progress(ctx context.Context, id string, p tasktype.Progress) monitor.Progress {
 	shown := monitor.Progress{Done: int64(p.ChunksDone) * proxies.ChunkSize, Unit: "proxies"}
-	keys, err := refreshwait.ReadKeys(ctx, k.system.Client.Redis(), proxies.ProgressPrefix, id)
+	keys, err := readKeys(ctx, k.system.Client.Redis(), proxies.ProgressPrefix, id)
 	if err != nil || keys.Candidates == 0 {
 		return monitor.Progress{Unit: shown.Unit} // still reading the sources; the wait reports errors
 	}
@@ -178,90 +176,5 @@ func (k *ProxyKeeper) count(ctx context.Context, counts *ProxyCounts) error {
 	}
 	counts.Candidates, counts.Alive = status.Candidates, status.Alive
 	counts.Usable, err = k.system.Pool.Usable(ctx)
-	return err
-}
-
-// showEvery is the interval at which the progress of an awaited job is displayed.
-const showEvery = 250 * time.Millisecond
-
-// waits holds the parts of an orchestrator that waiting for a job requires.
-type waits struct {
-	system *System
-	logger *slog.Logger
-	alive  func(context.Context) error // returns an error when no workers run
-}
-
-func newWaits(system *System, logger *slog.Logger, alive func(context.Context) error) *waits {
-	return &waits{system: system, logger: logger, alive: alive}
-}
-
-// waiter returns a Waiter with the current settings.
-func (w *waits) waiter() refreshwait.Waiter {
-	cfg := w.system.cfg()
-	return refreshwait.Waiter{
-		Poll: cfg.Wait.Poll, Warn: cfg.Wait.Warn, Limit: cfg.Wait.Timeout, Logger: w.logger,
-		Timeout: refreshwait.Timeout{
-			Workers: cfg.Workers.Concurrency * max(1, cfg.Workers.Processes), PerChunk: cfg.Wait.PerChunk,
-			Buffer: cfg.Wait.Buffer, Floor: cfg.Wait.Floor, Unknown: cfg.Wait.Unknown,
-		},
-	}
-}
-
-// await waits for a job as job describes it, with the prefix of its progress keys, and displays its progress.
-func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.Run[O], prefix string, progress func(context.Context, tasktype.Progress) monitor.Progress, job refreshwait.Job[O]) (O, error) {
-	showing, stop := context.WithCancel(ctx)
-	var shown sync.WaitGroup
-	shown.Go(func() {
-		look := time.NewTicker(showEvery)
-		defer look.Stop()
-		for {
-			select {
-			case <-showing.Done():
-				return
-			case <-look.C:
-				if p, err := run.Progress(showing); err == nil { // the wait reports errors
-					track.Update(progress(showing, p))
-				}
-			}
-		}
-	})
-	defer func() { stop(); shown.Wait() }()
-
-	stored := job.Stored
-	job.Stored = func(ctx context.Context) (O, bool, error) {
-		out, ok, err := stored(ctx)
-		return out, ok, withoutTask(err)
-	}
-	job.Event = func(ctx context.Context) (O, error) {
-		out, err := run.Wait(ctx)
-		return out, withoutTask(err)
-	}
-	job.Exists = func(ctx context.Context) (bool, error) {
-		_, err := run.Status(ctx)
-		if errors.Is(err, tasks.ErrNotFound) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	job.Keys = func(ctx context.Context) (refreshwait.Keys, error) {
-		return refreshwait.ReadKeys(ctx, w.system.Client.Redis(), prefix, run.ID())
-	}
-	job.Alive = w.alive
-	out, stage, err := refreshwait.Wait(ctx, w.waiter(), job)
-	w.logger.DebugContext(ctx, "job wait finished", "job", run.ID(), "stage", stage, "err", err)
-	return out, err
-}
-
-// jobError is the failure of a job without the name of the task, which users do not know.
-type jobError struct{ failure *tasks.Failure }
-
-func (e *jobError) Error() string { return e.failure.Message }
-func (e *jobError) Unwrap() error { return e.failure }
-
-// withoutTask removes the name of the task from the error of a job.
-func withoutTask(err error) error {
-	if f, ok := errors.AsType[*tasks.Failure](err); ok {
-		return &jobError{f}
-	}
 	return err
 }

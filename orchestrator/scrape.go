@@ -15,7 +15,6 @@ import (
 
 	"muster/internal/counts"
 	"muster/orchestrator/monitor"
-	"muster/orchestrator/refreshwait"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/report"
@@ -135,7 +134,7 @@ func (s *Scraper) Scrape(ctx context.Context, name string, opts ScrapeOptions) (
 // scrapeAfter is Scrape for a site that may depend on the sites of jobs. It calls sent with the job ID.
 func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
 	start := time.Now()
-	scraped := Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}}
+	scraped := Scraped{Site: name, Status: statusFailed, Files: []string{}}
 	err := s.scrape(ctx, name, opts, jobs, sent, &scraped)
 	if scraped.Seconds == 0 { // it was not sent
 		scraped.Seconds = time.Since(start).Seconds()
@@ -188,11 +187,11 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 		}
 		return live(j, done-first, time.Since(start))
 	}
-	summary, err := await(ctx, s.waits, track, run, sites.ProgressPrefix(name), progress, refreshwait.Job[report.Summary]{
-		Name:   run.ID(),
-		Stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
-		File:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
-		Marker: func(ctx context.Context) (string, error) {
+	summary, err := await(ctx, s.waits, track, run, sites.ProgressPrefix(name), progress, awaited[report.Summary]{
+		name:   run.ID(),
+		stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
+		file:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
+		marker: func(ctx context.Context) (string, error) {
 			j, err := s.system.Sites.Job(ctx, run.ID())
 			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // not stalled
 				return time.Now().String(), err
@@ -215,7 +214,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	if scraped.Health.Severity() > report.Healthy.Severity() {
 		note += ", " + string(scraped.Health)
 	}
-	if summary.Status != string(refreshwait.Complete) {
+	if summary.Status != statusComplete {
 		track.Fail(note)
 		return fmt.Errorf("the job ended as %s%s", summary.Status, reasons(summary))
 	}
@@ -336,7 +335,7 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 				<-sent[before]
 				if after[order[before]] = jobs[before]; jobs[before] == "" {
 					why := fmt.Errorf("not started: it depends on %s, whose scrape was not started", order[before])
-					round.Sites[i] = Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}, Error: why.Error()}
+					round.Sites[i] = Scraped{Site: name, Status: statusFailed, Files: []string{}, Error: why.Error()}
 					errs[i] = fmt.Errorf("scrape %s: %w", name, why)
 					return nil
 				}
