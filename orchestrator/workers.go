@@ -171,15 +171,14 @@ func (w *Workers) startInProcess(ctx context.Context) error {
 // startProcesses starts workers as child processes.
 func (w *Workers) startProcesses(ctx context.Context) error {
 	settings := w.system.Config()
-	settings.Redis.URL, settings.Redis.Mode = w.redisURL, string(redisd.External)
 	file := workerSettings(settings, os.Getpid())
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := settings.WriteReloaded(file); err != nil {
+	w.file = file
+	if err := w.writeSettings(settings); err != nil {
 		return err
 	}
-	w.file = file
 	w.scope.add("settings of workers", func(context.Context) error { return os.Remove(file) })
 	var names []string
 	var children []*supervise.Process
@@ -209,10 +208,9 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 			args = append(args, "--metrics-listen", address)
 		}
 		child, err := supervise.Start(supervise.Config{
-			Name: name,
-			Args: args,
-			// The settings may contain passwords, and arguments are visible to all users.
-			Env:     settings.Environ(file),
+			Name:    name,
+			Args:    args,
+			Env:     config.Environ(file),
 			LogFile: w.system.cfg().WorkerLog(),
 			PIDDir:  runDir(w.system.Config()),
 			Grace:   w.system.cfg().Shutdown.Drain + 5*time.Second,
@@ -350,9 +348,15 @@ func (w *Workers) reload(cfg config.Config) error {
 		w.local.SetConcurrency(cfg.Workers.Concurrency)
 	}
 	if w.file != "" {
-		return cfg.WriteReloaded(w.file)
+		return w.writeSettings(cfg)
 	}
 	return nil
+}
+
+// writeSettings writes the settings of the worker processes.
+func (w *Workers) writeSettings(cfg config.Config) error {
+	cfg.Redis.URL, cfg.Redis.Mode = w.redisURL, string(redisd.External)
+	return cfg.Write(w.file)
 }
 
 // WorkerOptions are the options of RunWorker besides the settings.

@@ -292,8 +292,11 @@ func (d *Decoder) mapOf(n ast.Node, v reflect.Value, key string) {
 	if !ok {
 		return
 	}
-	v.Set(reflect.MakeMap(v.Type()))
+	v.SetZero() // as for an empty list
 	for _, p := range pairs {
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
 		e := reflect.New(v.Type().Elem()).Elem()
 		d.into(p.Node, e, Join(key, p.Key))
 		v.SetMapIndex(reflect.ValueOf(p.Key), e)

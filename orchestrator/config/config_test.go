@@ -137,7 +137,7 @@ api: {read_only: yes}
 		"data_dir":               "flag --data-dir",
 	}
 	shown := map[string]any{
-		"proxies.sources": []string{"list.txt", "https://user:xxxxx@example.org/x?xxxxx"},
+		"proxies.sources": []any{"list.txt", "https://user:xxxxx@example.org/x?xxxxx"},
 		"wait.poll":       "1m30s", "proxies.refresh_every": "6h", "wait.floor": "10m", "wait.timeout": "0s",
 		"workers.processes": 3, "api.read_only": true,
 	}
@@ -382,7 +382,9 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	want.Sites.Parallel = false
 	want.Jobs.KeepFor = map[string]time.Duration{"completed": 0, "failed": 90 * 24 * time.Hour}
 	want.Wait.Poll = 250 * time.Millisecond
-	want.API.Keys = []string{"hush-hush-1", "hush-hush-2"}
+	want.API.Keys = []string{"hush-hush-1", "hush-${2}"} // not a reference
+	want.Tracing.Headers = map[string]string{"Authorization": "Bearer \"hush\": #1"}
+	want.Webhooks.Static = []Webhook{{Name: "ops", URL: "https://ops.example/?token=hush", Events: []string{"site.*"}, Secrets: []string{aSecret}}}
 	want.Agents.Static = []Agent{{Role: "creator", URL: "http://127.0.0.1:7", Capacity: 3}, {Name: "x", Roles: []string{"a", "b"}, URL: "https://b.example/<c>"}}
 	want.Queue.HostIntervalSeconds = 0.25
 	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "completed": 0}
@@ -391,24 +393,17 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	file := write(t, "sites: {out: elsewhere}\n")
 	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9", "MUSTER_LOG__LEVEL=debug"}
 	shared := filepath.Join(t.TempDir(), "workers.yaml")
-	testutil.Ok(t, want.WriteReloaded(shared))
-	for _, file := range []string{"", shared} {
-		got := testutil.Must(Load(Sources{Environ: append(inherited, want.Environ(file)...)}))(t)
-		if !reflect.DeepEqual(got.Config, want) {
-			t.Errorf("with the file %q: got  %+v\nwant %+v", file, got.Config, want)
-		}
-	}
-	b := testutil.Must(os.ReadFile(shared))(t)
-	if strings.Contains(string(b), "hush") {
-		t.Errorf("the file contains a secret: %s", b)
+	testutil.Ok(t, want.Write(shared))
+	got := testutil.Must(Load(Sources{Environ: append(inherited, Environ(shared)...)}))(t)
+	if !reflect.DeepEqual(got.Config, want) {
+		t.Errorf("got  %+v\nwant %+v", got.Config, want)
 	}
 	if info, err := os.Stat(shared); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
 	}
 }
 
-// FuzzOneLine checks that lists of sources, agents and webhooks in the environment are parsed and survive a round trip, or are
-// rejected with an error without secrets.
+// FuzzOneLine checks that lists of sources, agents and webhooks in the environment are parsed, or rejected with an error without secrets.
 func FuzzOneLine(f *testing.F) {
 	for _, s := range []string{"list.txt,http://a.example/x", `[{"url":"http://a.example/?key=`, `[{"gateway":"http://u:`, `[{"name":"one","role":"creator","url":"http://creator:8001","secret":"`, `[{"name":"ops","url":"https://h","secrets":["`, `[{"auth":`, `[]`, "{"} {
 		f.Add(s, `"]}]`)
@@ -417,17 +412,12 @@ func FuzzOneLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const hidden = "s3cr3tw0rd"
 		text := before + hidden + after
-		c, again := Default(), Default()
-		for i, s := range settings(&c) {
+		c := Default()
+		for _, s := range settings(&c) {
 			if !s.isObjects() {
 				continue
 			}
-			copied := settings(&again)[i]
-			if err := s.set(text); err == nil && s.v.Len() > 0 {
-				if err := copied.set(s.text()); err != nil || copied.v.Len() != s.v.Len() {
-					t.Errorf("%q: %s has %d elements, and %d, %v after a round trip", text, s.path, s.v.Len(), copied.v.Len(), err)
-				}
-			} else if err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown key") {
+			if err := s.set(text); err != nil && strings.Contains(err.Error(), hidden) && !strings.Contains(err.Error(), "unknown key") {
 				t.Errorf("%q: the error is %v", text, err)
 			}
 		}
@@ -490,10 +480,6 @@ func TestTracingSettings(t *testing.T) {
 	}
 	if text := fmt.Sprint(l.Settings()); strings.Contains(text, "hush") {
 		t.Errorf("a secret is not masked: %s", text)
-	}
-	again := read(t, Sources{Environ: l.Environ("")})
-	if fmt.Sprint(again.Tracing) != fmt.Sprint(l.Tracing) {
-		t.Errorf("a child has %v, want %v", again.Tracing, l.Tracing)
 	}
 }
 
@@ -581,14 +567,10 @@ func TestWebhooksAreRead(t *testing.T) {
 	}
 	for _, s := range l.Settings() {
 		if s.Path == "webhooks.static" {
-			if got := s.Value.([]string); len(got) != 1 || got[0] != "ops https://ops.example.org/in?… (site.*)" {
+			if got := s.Value.([]any); len(got) != 1 || got[0] != "ops https://ops.example.org/in?… (site.*)" {
 				t.Errorf("got %q, want no secrets", got)
 			}
 		}
-	}
-	child, err := Load(Sources{Environ: l.Environ("")})
-	if err != nil || !reflect.DeepEqual(child.Webhooks, l.Webhooks) {
-		t.Errorf("a child process reads %+v, %v, want the same", child, err)
 	}
 }
 
@@ -646,7 +628,9 @@ agents:
 	}
 
 	// A child process inherits the variables and receives the settings.
-	child := read(t, Sources{Environ: append(env, l.Environ("")...)})
+	settings := filepath.Join(t.TempDir(), "settings.yaml")
+	testutil.Ok(t, l.Write(settings))
+	child := read(t, Sources{Environ: append(env, Environ(settings)...)})
 	if !reflect.DeepEqual(child.Agents.Static, want) {
 		t.Errorf("a child has %+v\nwant %+v", child.Agents.Static, want)
 	}

@@ -2,20 +2,20 @@ package config
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"muster/internal/atomicfile"
 	"muster/internal/secret"
 	"muster/internal/trust"
+	"muster/internal/wrap"
 	"muster/internal/yamlstrict"
 )
 
@@ -128,6 +128,9 @@ func loadAll(src Sources) (*Loaded, error) {
 	}
 	refs := &secrets{env: env, files: l.files}
 	d := decoder(l.Path, byPath, refs)
+	if env[expanded] != "" {
+		d = decoder(l.Path, byPath, nil)
+	}
 	d.Decode(content, &l.Config)
 	var errs []error
 	for _, p := range d.Problems.Sorted() {
@@ -221,7 +224,7 @@ func environ(list []string) map[string]string {
 // readEnviron applies the variables of the environment.
 func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets) []error {
 	var errs []error
-	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true, "MUSTER_API_KEY": true} // not settings
+	known := map[string]bool{"MUSTER_CONFIG": true, "MUSTER_TOKEN": true, "MUSTER_API_KEY": true, expanded: true} // not settings
 	var names []string
 	for _, s := range all {
 		name := envName(s.path)
@@ -367,82 +370,26 @@ func sorted(m map[string]string) []string {
 	return values
 }
 
-// Environ returns an environment from which Load in a child process produces the same settings. It contains secrets. Settings
-// that are reloadable and not secret are in file, which WriteReloaded writes; if file is "", they are in the environment.
-func (c Config) Environ(file string) []string {
-	// Neither the parent's settings file nor one in the working directory of the child may add settings.
-	env := []string{"MUSTER_CONFIG=" + cmp.Or(file, os.DevNull)}
-	for _, s := range settings(&c) {
-		text := s.text()
-		if file != "" && s.shared() {
-			text = "" // masks the variable of the parent
-		}
-		env = append(env, envName(s.path)+"="+text)
-		if s.secret() { // masks the file variable of the parent
+// expanded is the variable of child processes whose settings file has values in place of references to secrets.
+const expanded = "MUSTER_EXPANDED"
+
+// Write atomically writes the settings to a private file, which contains secrets, for child processes that watch it.
+func (c Config) Write(file string) error {
+	b, err := yaml.MarshalWithOptions(c, yaml.JSON())
+	if err == nil {
+		err = atomicfile.WriteBytes(file, 0o600, b)
+	}
+	return wrap.Err(err, "write the settings of worker processes")
+}
+
+// Environ returns an environment with which Load in a child process reads the settings that Write has written to a file, and no others.
+func Environ(file string) []string {
+	env := []string{"MUSTER_CONFIG=" + file, expanded + "=1"}
+	for _, s := range settings(&Config{}) { // masks the variables of the parent
+		env = append(env, envName(s.path)+"=")
+		if s.secret() {
 			env = append(env, envName(s.path)+"_FILE=")
 		}
 	}
 	return env
-}
-
-// shared reports whether a child process reads the setting from its file.
-func (s setting) shared() bool { return s.reloads() && !s.secret() }
-
-// WriteReloaded atomically writes the settings that Environ omits to a file that the child process watches.
-func (c Config) WriteReloaded(file string) error {
-	sections := map[string]map[string]any{}
-	for _, s := range settings(&c) {
-		if !s.shared() || s.text() == "" {
-			continue
-		}
-		section, name, _ := strings.Cut(s.path, ".")
-		if sections[section] == nil {
-			sections[section] = map[string]any{}
-		}
-		sections[section][name] = s.shown() // all of it, as it is not secret
-	}
-	b, err := json.Marshal(sections) // JSON is valid YAML
-	if err == nil {
-		err = atomicfile.Write(file, 0o600, func(w io.Writer) error {
-			_, err := w.Write(b)
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("write the settings of worker processes: %w", err)
-	}
-	return nil
-}
-
-// text returns the value in the format of set.
-func (s setting) text() string {
-	switch v := s.v.Interface().(type) {
-	case time.Duration:
-		return v.String()
-	case []string:
-		return strings.Join(v, ",")
-	case map[string]int:
-		return pairs(v, ",", ":")
-	case map[string]time.Duration:
-		return pairs(v, ",", ":")
-	case map[string]string:
-		return pairs(v, ";", "=")
-	default:
-		if !s.isObjects() {
-			return fmt.Sprint(v)
-		}
-		if s.v.Len() == 0 {
-			return ""
-		}
-		b, _ := json.Marshal(v) // cannot fail for strings and numbers
-		return string(b)
-	}
-}
-
-func pairs[V any](m map[string]V, sep, is string) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, fmt.Sprint(name, is, m[name]))
-	}
-	return strings.Join(parts, sep)
 }

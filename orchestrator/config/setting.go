@@ -324,52 +324,39 @@ func within(v reflect.Value, low, high string) bool {
 }
 
 // shown returns the value in display format, with secrets masked.
-func (s setting) shown() any {
-	mask := func(text string) string { return text }
-	switch s.tag.Get("secret") {
-	case "all":
-		mask = func(text string) string {
-			if text == "" {
-				return ""
-			}
-			return masked
-		}
-	case "url":
-		mask = maskURL
-	}
-	switch v := s.v.Interface().(type) {
+func (s setting) shown() any { return s.show(s.v) }
+
+// show is shown for a part of the value.
+func (s setting) show(v reflect.Value) any {
+	switch part := v.Interface().(type) {
 	case string:
-		return mask(v)
+		switch kind := s.tag.Get("secret"); {
+		case kind == "all" && part != "":
+			return masked
+		case kind == "url":
+			return maskURL(part)
+		}
+		return part
 	case time.Duration:
-		return short(v)
-	case map[string]time.Duration:
-		out := map[string]string{}
-		for name, d := range v {
-			out[name] = short(d)
-		}
-		return out
-	case []string:
-		out := make([]string, len(v))
-		for i, text := range v {
-			out[i] = mask(text)
-		}
-		return out
-	case map[string]string:
-		out := make(map[string]string, len(v))
-		for name, text := range v {
-			out[name] = mask(text)
-		}
-		return out
-	default:
-		if !s.isObjects() {
-			return v
-		}
-		out := make([]string, s.v.Len())
+		return short(part)
+	case interface{ shown() string }:
+		return part.shown()
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		out := make([]any, v.Len())
 		for i := range out {
-			out[i] = s.v.Index(i).Interface().(interface{ shown() string }).shown()
+			out[i] = s.show(v.Index(i))
+		}
+		return out
+	case reflect.Map:
+		out := map[string]any{}
+		for _, key := range v.MapKeys() {
+			out[key.String()] = s.show(v.MapIndex(key))
 		}
 		return out
 	}
+	return v.Interface()
 }
 
 const masked = "xxxxx"

@@ -42,11 +42,6 @@ proxies:
 			t.Errorf("a secret is not masked: %v", s.Value)
 		}
 	}
-	// A child process receives the same sources through its environment.
-	child := read(t, Sources{Environ: l.Environ("")})
-	if !reflect.DeepEqual(child.Proxies.Sources, want) {
-		t.Errorf("the child has %+v", child.Proxies.Sources)
-	}
 }
 
 func TestWrongSources(t *testing.T) {

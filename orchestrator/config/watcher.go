@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -91,7 +92,7 @@ func differences(old, new Config) (changed, restart []string) {
 	for i, was := range settings(&old) {
 		s := is[i]
 		switch {
-		case was.text() == s.text():
+		case reflect.DeepEqual(was.v.Interface(), s.v.Interface()):
 		case !s.reloads():
 			restart = append(restart, s.path)
 		case s.secret():
