@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,8 +78,7 @@ func TestEverythingKilled(t *testing.T) {
 	b := setup(t)
 	first := b.once(t, "--setting", "workers.processes=2")
 	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 60 })
-	kill9(t, first.cmd.Process.Pid)
-	<-first.done
+	first.end(syscall.SIGKILL)
 
 	second := b.once(t, "--setting", "workers.processes=2")
 	second.wait(t, 0)
@@ -95,8 +95,7 @@ func TestEmbeddedRedisKilled(t *testing.T) {
 	embedded := append(os.Environ(), "MUSTER_REDIS__MODE=embedded")
 	first := muster(t, embedded, b.onceArgs()...)
 	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 100 })
-	kill9(t, first.cmd.Process.Pid)
-	<-first.done
+	first.end(syscall.SIGKILL)
 
 	second := muster(t, embedded, b.onceArgs()...)
 	second.wait(t, 0)

@@ -3,5 +3,9 @@
 //
 // Agents of examples/agents in Python and Node.js process jobs.
 //
-// The tests take a minute and require a build tag: go test -tags e2e ./scripts/e2e, or make e2e.
+// Workflows run on fleets of worker processes that are killed with SIGKILL, frozen and disconnected from Redis. Every workflow must
+// finish with the correct result, and only tasks that were in flight in a killed process may run twice. Each of these tests prints
+// its seed, which MUSTER_CHAOS_SEED sets.
+//
+// The tests take three minutes and require a build tag: go test -tags e2e ./scripts/e2e, or make e2e.
 package e2e

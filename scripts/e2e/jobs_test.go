@@ -72,8 +72,7 @@ func TestAgentsDoAJob(t *testing.T) {
 
 	// The agents stop on a signal and unregister.
 	for _, a := range []*run{creator, validator} {
-		_ = a.cmd.Process.Signal(syscall.SIGTERM)
-		<-a.done
+		a.end(syscall.SIGTERM)
 		if code := a.cmd.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("an agent exited with %d after SIGTERM, want 0", code)
 		}

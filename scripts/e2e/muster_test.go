@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +29,13 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(workerURL); url != "" {
+		if err := runWorker(url); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir, err := os.MkdirTemp("", "muster-e2e-")
 	if err == nil {
 		binary = filepath.Join(dir, "muster")
@@ -166,6 +174,21 @@ func (r *run) wait(t *testing.T, code int) {
 	}
 }
 
+// end sends a signal to the process and waits for its exit.
+func (r *run) end(sig syscall.Signal) {
+	_ = r.cmd.Process.Signal(sig) // it may have exited
+	<-r.done
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // interrupt sends SIGINT to the process group, like Ctrl-C in a terminal.
 func (r *run) interrupt(t *testing.T) {
 	t.Helper()
@@ -247,6 +270,20 @@ func (b *bench) noPasswordInArguments(t *testing.T) {
 			t.Errorf("the password of Redis is in the arguments of process %d", pid)
 		}
 	}
+}
+
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: must be a positive number", name, text)
+	}
+	return n
 }
 
 // kill9 kills a process of a run with SIGKILL.

@@ -97,29 +97,6 @@ func powerCut(t *testing.T, random *rand.Rand) {
 	b.wantQuiet(t)
 }
 
-// number reads a number from the environment.
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%s: must be a positive number", name, text)
-	}
-	return n
-}
-
-func (r *run) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // watched contains the recorded states of a run.
 type watched struct {
 	mu      sync.Mutex // guards moments

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -36,8 +37,7 @@ func TestCopyOfRedisIsRestored(t *testing.T) {
 	done.Waiting = "" // from an earlier response
 	items := from.items(t, done.ID)
 	for _, a := range []*run{creator, validator} {
-		_ = a.cmd.Process.Kill()
-		<-a.done
+		a.end(syscall.SIGKILL)
 	}
 	from.do(t, http.MethodPost, "/jobs", map[string]any{"prompt": sentences("open", 9)}, &open)
 

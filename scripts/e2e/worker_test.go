@@ -1,6 +1,6 @@
 //go:build e2e && unix
 
-package chaos
+package e2e
 
 import (
 	"bufio"
@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -28,30 +30,18 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Environment variables of a worker process, which is a process of this test binary.
+// Environment variables of a worker process for workflows, which is a process of this test binary.
 const (
-	workerURL  = "MUSTER_CHAOS_WORKER_URL"
-	workerName = "MUSTER_CHAOS_WORKER_NAME"
-	workerDir  = "MUSTER_CHAOS_WORKER_DIR" // directory of its journal
-	workerDie  = "MUSTER_CHAOS_WORKER_DIE" // "<point> <visit>" of its death
+	workerURL = "MUSTER_E2E_WORKER_URL"
+	workerDir = "MUSTER_E2E_WORKER_DIR" // directory of its journal
+	workerDie = "MUSTER_E2E_WORKER_DIE" // "<visit> <point>" of its death
 )
-
-func TestMain(m *testing.M) {
-	if url := os.Getenv(workerURL); url != "" {
-		if err := work(url); err != nil {
-			fmt.Fprintln(os.Stderr, "worker:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	redistest.Main(m)
-}
 
 // slots is the concurrency of a worker.
 const slots = 6
 
-// work implements the main function of a worker process. It records each run in its journal before it starts.
-func work(url string) error {
+// runWorker implements the main function of a worker process. It records each run in its journal before it starts.
+func runWorker(url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	c, err := tasks.Connect(ctx, url)
@@ -59,7 +49,7 @@ func work(url string) error {
 		return err
 	}
 	defer c.Close()
-	name := os.Getenv(workerName)
+	name := workerOf(os.Getpid())
 	journal, err := os.OpenFile(journalOf(os.Getenv(workerDir), name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -74,10 +64,7 @@ func work(url string) error {
 			panic(err)
 		}
 		d.visit("handler")
-		select {
-		case <-time.After(rand.N(15 * time.Millisecond)): // work
-		case <-ctx.Done():
-		}
+		pause(ctx, rand.N(15*time.Millisecond)) // work
 		err := next(ctx)
 		d.visit("returned")
 		return err
@@ -94,7 +81,50 @@ func work(url string) error {
 	return w.Run(ctx)
 }
 
+func workerOf(pid int) string { return fmt.Sprint("w", pid) }
+
 func journalOf(dir, name string) string { return filepath.Join(dir, name+".journal") }
+
+// workers are the running and exited worker processes of a test.
+type workers struct {
+	t   *testing.T
+	url string
+	dir string // directory of journals
+
+	mu  sync.Mutex // guards all
+	all []*worker
+}
+
+// worker is a worker process. A doomed one is or may be killed, so that its tasks in flight may run again.
+type worker struct {
+	*run
+	name   string
+	doomed bool
+}
+
+func newWorkers(t *testing.T, url string) *workers {
+	return &workers{t: t, url: url, dir: t.TempDir()}
+}
+
+// start starts a worker that dies at a point ("" for none), and returns when it accepts tasks or has exited.
+func (f *workers) start(die string) *worker {
+	r := launch(f.t, append(os.Environ(), workerURL+"="+f.url, workerDir+"="+f.dir, workerDie+"="+die), exec.Command(os.Args[0]))
+	w := &worker{run: r, name: workerOf(r.cmd.Process.Pid)}
+	f.mu.Lock()
+	f.all = append(f.all, w)
+	f.mu.Unlock()
+	if !testutil.Becomes(func() bool { return w.ended() || w.stdout.String() != "" }) {
+		f.t.Errorf("worker %s is not ready", w.name)
+	}
+	return w
+}
+
+// stop stops all workers after their running tasks.
+func (f *workers) stop() {
+	for _, w := range f.all {
+		w.end(syscall.SIGTERM)
+	}
+}
 
 // entry is a line of a journal: the start of a run.
 type entry struct {
@@ -114,16 +144,11 @@ func readJournal(t *testing.T, dir, name string) []entry {
 	var out []entry
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		w := strings.Fields(lines.Text())
-		if len(w) != 3 {
-			t.Fatalf("journal of %s: line %q", name, lines.Text())
+		var e entry
+		if n, err := fmt.Sscan(lines.Text(), &e.key, &e.attempt, &e.at); n != 3 {
+			t.Fatalf("journal of %s: line %q: %v", name, lines.Text(), err)
 		}
-		n, nerr := strconv.Atoi(w[1])
-		at, aerr := strconv.ParseInt(w[2], 10, 64)
-		if nerr != nil || aerr != nil {
-			t.Fatalf("journal of %s: line %q", name, lines.Text())
-		}
-		out = append(out, entry{w[0], n, at})
+		out = append(out, e)
 	}
 	return out
 }
@@ -140,17 +165,13 @@ type doom struct {
 
 // newDoom returns a doom and adds a hook to rdb for the points at Redis calls.
 func newDoom(at string, rdb redis.UniversalClient) *doom {
-	d := &doom{}
-	cut := strings.LastIndexByte(at, ' ')
-	if cut < 0 {
-		return d
-	}
-	d.point = at[:cut]
-	n, _ := strconv.Atoi(at[cut+1:])
+	visit, point, _ := strings.Cut(at, " ")
+	n, _ := strconv.Atoi(visit) // 0 for none
+	d := &doom{point: point}
 	d.left.Store(int64(n))
-	fault := redistest.NewFault(redistest.Killed, n)
-	if when, kind, ok := strings.Cut(d.point, " "); ok {
-		fault.Match = func(cmd redis.Cmder) bool { return kindOf(cmd) == kind }
+	if when, ok := strings.CutSuffix(point, " engine"); ok {
+		fault := redistest.NewFault(redistest.Killed, n)
+		fault.Match = ofEngine
 		if when == "after" {
 			fault.Reply = fault.Match
 		}
@@ -166,14 +187,12 @@ func (d *doom) visit(point string) {
 	}
 }
 
-// kindOf returns the kind of a Redis call: "engine" for a script of the engine, or "".
-func kindOf(cmd redis.Cmder) string {
+// ofEngine reports whether a Redis call is a script of the engine.
+func ofEngine(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	if len(args) < 5 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
-		return ""
+		return false
 	}
-	if key := fmt.Sprint(args[3]); strings.HasPrefix(key, "muster:{") && strings.HasSuffix(key, "}:") {
-		return "engine"
-	}
-	return ""
+	key := fmt.Sprint(args[3])
+	return strings.HasPrefix(key, "muster:{") && strings.HasSuffix(key, "}:")
 }

@@ -1,6 +1,6 @@
 //go:build e2e && unix
 
-package chaos
+package e2e
 
 import (
 	"context"
@@ -24,14 +24,14 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	r := seed(t)
 	w := redistest.Sentinel(t)
-	c, f := connectWorkers(t, w.URL())
+	c, _ := connectWorkers(t, w.URL())
 	const most = 100
-	all := make([]sent, most)
+	var all []sent
 	var runs []*tasks.Run[int]
-	for i := range all {
-		all[i] = randomFlow(r)
-		run := testutil.Must(all[i].Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i)), tasks.In(time.Duration(i)*20*time.Millisecond)))(t)
-		all[i].run, runs = run, append(runs, run)
+	for i := range most {
+		one := randomFlow(r)
+		one.run = testutil.Must(one.Send(t.Context(), c, tasks.ID(fmt.Sprintf("failover-%03d", i)), tasks.In(time.Duration(i)*20*time.Millisecond)))(t)
+		all, runs = append(all, one), append(runs, one.run)
 	}
 	// A write that was acknowledged before its replication is lost with the master. This is a property of Redis.
 	replica := w.Replica.Client()
@@ -49,18 +49,16 @@ func TestFailover(t *testing.T) {
 
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
-	for _, s := range all {
-		got, err := insistWait(limit, s.run)
-		s.check(t, got, err)
+	for _, one := range all {
+		if err := one.wait(limit); err != nil {
+			t.Error(err)
+		}
 	}
-	f.audit(limit, t, c).ended(runs)
+	nodesOf(limit, t, c, runs)
 	if open < most/4 {
 		t.Errorf("got %d running workflows when the master was killed, want at least %d", open, most/4)
 	}
 	t.Logf("promoted after %s, all of %d running workflows finished %s after the kill", promoted.Round(10*time.Millisecond), open, time.Since(killed).Round(10*time.Millisecond))
-	if t.Failed() {
-		t.Log(f.logs())
-	}
 }
 
 // TestPlannedFailover makes Sentinel promote the replica while the master still accepts writes. With min-replicas-to-write, the
@@ -69,7 +67,7 @@ func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	r := seed(t)
 	w := redistest.Sentinel(t, "min-replicas-to-write", "1", "min-replicas-max-lag", "10")
-	c, f := connectWorkers(t, w.URL())
+	c, _ := connectWorkers(t, w.URL())
 	replica := w.Replica.Client()
 	waitReplicated(t, c, replica) // a master counts a replica before it has synchronized
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -79,11 +77,12 @@ func TestPlannedFailover(t *testing.T) {
 	lost, inFlight := 0, 0
 	var runs []*tasks.Run[int]
 	for _, a := range p.acked {
-		got, err := insistWait(limit, a.run)
+		err := a.wait(limit)
 		switch {
-		case !errors.Is(err, tasks.ErrNotFound):
-			a.check(t, got, err)
+		case err == nil:
 			runs = append(runs, a.run)
+		case !errors.Is(err, tasks.ErrNotFound):
+			t.Error(err)
 		// Replication is asynchronous: the new master may miss the last writes before the old one received the
 		// end of the replica's connection. Later writes must not be acknowledged.
 		case !a.alone && p.promoted.Sub(a.at) < 100*time.Millisecond && inFlight < 3:
@@ -94,12 +93,9 @@ func TestPlannedFailover(t *testing.T) {
 				a.run.ID(), a.at.Sub(p.promoted), a.alone)
 		}
 	}
-	f.audit(limit, t, c).ended(runs)
+	nodesOf(limit, t, c, runs)
 	t.Logf("promoted after %s; %d sends acknowledged, %d of them afterwards, %d refused, %d lost, %d in flight",
 		p.promoted.Sub(p.began).Round(time.Millisecond), len(p.acked), p.after, p.refused, lost, inFlight)
-	if t.Failed() {
-		t.Log(f.logs())
-	}
 }
 
 // plannedFailover records the sends during a failover.
@@ -112,8 +108,7 @@ type plannedFailover struct {
 
 type ackedSend struct {
 	sent
-	began, at time.Time // of the call that succeeded
-	alone     bool      // the old master had no replica before the send
+	alone bool // the old master had no replica before the send
 }
 
 // sendDuringFailover sends workflows sequentially, starts a failover after 40, and returns when the new master has acknowledged 40 more.
@@ -134,13 +129,14 @@ func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *task
 			p.promoted = time.Now()
 		}
 		alone = alone || !p.promoted.IsZero() && !strings.Contains(replication(t, old), "min_slaves_good_slaves:1")
-		one, began := randomFlow(r), time.Now()
-		run, err := one.Send(ctx, c, tasks.ID(fmt.Sprintf("planned-%03d", i)))
-		if err != nil {
+		one := randomFlow(r)
+		var err error
+		if one.run, err = one.Send(ctx, c, tasks.ID(fmt.Sprintf("planned-%03d", i))); err != nil {
 			p.refused++
 			continue
 		}
-		p.acked = append(p.acked, ackedSend{sent{one.Random, run}, began, time.Now(), alone})
+		one.at = time.Now()
+		p.acked = append(p.acked, ackedSend{one, alone})
 		if !p.promoted.IsZero() {
 			p.after++
 		}
@@ -148,33 +144,11 @@ func sendDuringFailover(ctx context.Context, t *testing.T, r *rand.Rand, c *task
 	return p
 }
 
-// connectWorkers returns a client and starts two workers.
-func connectWorkers(t *testing.T, url string) (*tasks.Client, *fleet) {
-	t.Helper()
-	f := newFleet(t, url)
-	for range 2 {
-		testutil.Must(f.start(""))(t)
-	}
-	return connect(t, url), f
-}
-
 // waitReplicated waits until the replica has all previous writes.
 func waitReplicated(t *testing.T, c *tasks.Client, replica redis.UniversalClient) {
 	t.Helper()
 	testutil.Ok(t, c.Redis().Set(t.Context(), "sent", 1, time.Hour).Err())
 	testutil.Eventually(t, "the replica to have every write", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
-}
-
-// insistWait waits for the result of a workflow, despite outages of Redis.
-func insistWait(ctx context.Context, run *tasks.Run[int]) (got int, end error) {
-	_ = insist(ctx, func(ctx context.Context) error {
-		got, end = run.Wait(ctx)
-		if errors.As(end, new(*tasks.Failure)) || errors.Is(end, tasks.ErrNotFound) {
-			return nil
-		}
-		return end
-	})
-	return got, end
 }
 
 // master reports whether a server is a master.
