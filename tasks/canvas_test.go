@@ -85,17 +85,8 @@ func runStories(t *testing.T, stories []story) {
 	})
 }
 
-// canvasRows are the values and failures of compositions that TestAnyCanvasAgreesWithItsReference does not draw.
+// canvasRows are the values and failures of compositions that package canvas does not draw.
 var canvasRows = []row{
-	value("large group", func() tasks.Signature[[]int] { return tasks.Each(ints(1000), ID) }, ints(1000)),
-	value("nested groups keep their shape", func() tasks.Signature[[][]int] {
-		return tasks.Group(tasks.Each([]int{42, 42}, ID))
-	}, [][]int{{42, 42}}),
-	value("empty group", func() tasks.Signature[[]int] { return tasks.Group[int]() }, []int{}),
-	value("plan of an empty group", func() tasks.Signature[[]int] { return ToAll.S([]int{}) }, []int{}),
-	value("chunks", func() tasks.Signature[string] {
-		return tasks.Chain(tasks.Each(slices.Collect(slices.Chunk(ints(5), 2)), DoubleAll), Show[[][]int]())
-	}, "[[0,2],[4,6],[8]]"),
 	value("group to group to task, as lists", func() tasks.Signature[string] {
 		g := tasks.Group(ID.S(1), ID.S(2))
 		with := func(word string) tasks.Signature[tasks.Pair[[]int, string]] { return tasks.Join(g, Say.S(word)) }
@@ -121,31 +112,10 @@ var canvasRows = []row{
 	value("the successor of an empty group gets an empty list", func() tasks.Signature[string] {
 		return tasks.Chord(tasks.After(ID.S(1), tasks.Group[int]()), Only)
 	}, "[]"),
-	value("chain, group and chord side by side", func() tasks.Signature[string] {
-		chain := ID.S(42)
-		for range 41 {
-			chain = tasks.Chain(chain, ID)
-		}
-		g := tasks.Each([]int{42, 42, 42}, ID)
-		return tasks.Chain(tasks.Join(tasks.Join(ID.S(42), chain), tasks.Join(g, tasks.Chord(g, Sum))),
-			Show[tasks.Pair[tasks.Pair[int, int], tasks.Pair[[]int, int]]]())
-	}, `{"first":{"first":42,"second":42},"second":{"first":[42,42,42],"second":126}}`),
-	value("group in a header", func() tasks.Signature[string] {
-		return tasks.Chain(tasks.Group(tasks.Chain(tasks.Group(tasks.Each(slices.Repeat([]int{1337}, 42), ID)), Show[[][]int]())), Show[[]string]())
-	}, `["[[`+strings.Repeat("1337,", 41)+`1337]]"]`),
 	value("map of nothing", func() tasks.Signature[[]int] { return tasks.Map(Range.S(0), Double) }, []int{}),
-	value("map over plans", func() tasks.Signature[[][]int] {
-		return tasks.Map(tasks.Map(Range.S(3), Range), ToAll)
-	}, [][]int{{}, {1}, {1, 2}}),
-	value("settled empty map", func() tasks.Signature[string] {
-		return tasks.Chord(tasks.Settle(tasks.Map(Range.S(0), Fail)), Settled)
-	}, ""),
 	value("settled list of one task", func() tasks.Signature[string] {
 		return tasks.Chord(tasks.Settle(Range.S(3)), Settled)
 	}, "0 1 2"),
-	fails("settled map over a failure", func() tasks.Signature[string] {
-		return tasks.Chord(tasks.Settle(tasks.Map(tasks.Chain(Fail.S(4), Range), Inc)), Settled)
-	}, "E4"),
 	fails("empty plan", func() tasks.Signature[int] { return BadPlan.S(1) }, "zero Signature"),
 	value("replaced body", func() tasks.Signature[[]int] {
 		return tasks.Chord(tasks.Group(ID.S(41)), ToAll)
@@ -153,9 +123,6 @@ var canvasRows = []row{
 	value("replaced by groups, in order", func() tasks.Signature[[][]int] {
 		return tasks.Each(slices.Repeat([][]int{{2, 1}}, 20), ToAll)
 	}, slices.Repeat([][]int{{3, 2}}, 20)),
-	value("plan over each element of a map", func() tasks.Signature[[]int] {
-		return tasks.Map(tasks.Each([]AB{{1, 1}, {2, 2}}, New2("t.ab")), Replace)
-	}, []int{2, 4}),
 	value("plan inside a rescue", func() tasks.Signature[int] { return Fail.S(1).Rescue(InsteadPlan) }, 8),
 	fails("value of a member that does not marshal", func() tasks.Signature[string] {
 		return tasks.Chain(tasks.Group(Infinite.S(1), Infinite.S(2)), Show[[]float64]())
@@ -163,6 +130,25 @@ var canvasRows = []row{
 	fails("settled map over a result that is not a list", func() tasks.Signature[string] {
 		return tasks.Chord(tasks.Settle(tasks.Map(tasks.New[int, []int]("t.id").S(5), Inc)), Settled)
 	}, "a map needs a list"),
+	value("a constant after", func() tasks.Signature[int] { return tasks.After(ID.S(3), tasks.Value(9)) }, 9),
+	value("a constant that is rescued", func() tasks.Signature[int] { return tasks.Value(3).Rescue(Instead) }, 3),
+	value("a body without the element", func() tasks.Signature[[]int] {
+		return tasks.MapFunc(Range.S(3), func(tasks.Signature[int]) tasks.Signature[int] { return ID.S(2) })
+	}, []int{2, 2, 2}),
+	value("a body that is the element", func() tasks.Signature[[]int] {
+		return tasks.MapFunc(Range.S(3), func(n tasks.Signature[int]) tasks.Signature[int] { return n })
+	}, []int{0, 1, 2}),
+	value("bound in each", func() tasks.Signature[[]int] { return tasks.Each([]int{1, 2}, tasks.Bind(Plus, 5)) }, []int{6, 7}),
+	value("outcome of a list", tried(func() tasks.Signature[[]int] { return tasks.Group(ID.S(1), ID.S(2)) }), "[1 2]"),
+	value("outcome of a failed list", tried(func() tasks.Signature[[]int] { return tasks.Group(ID.S(1), Fail.S(2)) }), "t.fail: E2"),
+	value("outcome of an empty list", tried(func() tasks.Signature[[]int] { return tasks.Group[int]() }), "[]"),
+	value("outcome of a map", tried(func() tasks.Signature[[]int] { return tasks.Map(Range.S(2), Inc) }), "[1 2]"),
+	value("outcome of a failed map", tried(func() tasks.Signature[[]int] { return tasks.Map(Range.S(1), Fail) }), "t.fail: E0"),
+}
+
+// tried returns the signature of a task that shows the outcome of a list.
+func tried(list func() tasks.Signature[[]int]) func() tasks.Signature[string] {
+	return func() tasks.Signature[string] { return tasks.Chain(tasks.Try(list()), TriedAll) }
 }
 
 func TestCanvases(t *testing.T) {
@@ -204,13 +190,6 @@ var canvasStories = []story{
 			t.Fatalf("got %.0f bytes for each node one deep and %.0f three deep, want at most half more", flat, deep)
 		}
 	}},
-	{"After waits for its dependency", func(t *testing.T, w *world) {
-		s := tasks.After(tasks.Each([]AB{{1, 30}, {2, 10}}, Slow), tasks.Group(Echo.S(Mark{"slow", 3}), Echo.S(Mark{"slow", 3})))
-		_, err := send(t, w, s)
-		if order := w.noted("slow"); err != nil || len(order) != 4 || !slices.Equal(order[2:], []int{3, 3}) {
-			t.Fatalf("got %v, order %v, want 3 and 3 last", err, order)
-		}
-	}},
 	{"AtMost bounds how many members run at once", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.Chord(tasks.Map(Range.S(20), tasks.New[int, int]("t.count"), tasks.AtMost(3)), Sum))
 		most := 0
@@ -242,17 +221,35 @@ var canvasStories = []story{
 			t.Errorf("chord and group: got queues %s, want Q Q Q Q", got)
 		}
 	}},
-	{"order of plans in plans", func(t *testing.T, w *world) {
-		testutil.Must(send(t, w, tasks.Chain(Nested.S("A"), Echo1)))(t)
-		if log := w.noted("log"); !slices.Equal(log, []int{'a', 'b', 'c', 'C', 'B', 'A'}) {
-			t.Fatalf("log %v", log)
-		}
-	}},
 	{"unregistered task fails in the end", func(t *testing.T, w *world) {
 		runWorker(t, w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}, HandlerWait: time.Second})
 		_, err := send(t, w, tasks.New[int, int]("t.unserved", tasks.Queue("unserved")).S(1))
 		if f := wantFailure(t, err, "has a handler for t.unserved"); f.Code != tasktype.CodeUnregistered {
 			t.Fatalf("got %+v, want code %s", f, tasktype.CodeUnregistered)
+		}
+	}},
+	{"errback of a group gets the member that failed", func(t *testing.T, w *world) {
+		_, err := send(t, w, tasks.OnError(tasks.Group(ID.S(1), Fail.S(7, tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))), Err))
+		wantFailure(t, err, "E7")
+		if fs := w.failures(); len(fs) != 1 || fs[0].Node != "1" || fs[0].Task != "t.fail" || fs[0].Attempts != 3 {
+			t.Fatalf("errback: got %+v, want one failure of node 1 after 3 attempts", fs)
+		}
+	}},
+	{"errback of a chain gets the step that failed", func(t *testing.T, w *world) {
+		for at := range 3 {
+			s := ID.S(1)
+			for i := range 5 {
+				step := Inc
+				if i == at {
+					step = Fail
+				}
+				s = tasks.Chain(s, step)
+			}
+			_, err := send(t, w, tasks.OnError(s, Err))
+			wantFailure(t, err, "E")
+			if fs := w.failures(); len(fs) != at+1 || fs[at].Node != strconv.Itoa(at+1) {
+				t.Fatalf("errback: got %+v, want %d failures, the last of node %d", fs, at+1, at+1)
+			}
 		}
 	}},
 	{"result over the cap", func(t *testing.T, w *world) {
@@ -293,55 +290,6 @@ func TestDeepPlansEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCompositionsYieldTheirValues(t *testing.T) {
-	t.Parallel()
-	five := tasks.Bind(Plus, 5)
-	inWorlds(t, func(t *testing.T, w *world) {
-		for name, c := range map[string]struct {
-			s    tasks.Signature[int]
-			want int
-		}{
-			"a constant after":           {tasks.After(ID.S(3), tasks.Value(9)), 9},
-			"a constant that is rescued": {tasks.Value(3).Rescue(Instead), 3},
-			"bound in each":              {tasks.Chord(tasks.Each([]int{1, 2}, five), Sum), 13},
-			"a body without the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(tasks.Signature[int]) tasks.Signature[int] { return ID.S(2) }), Sum), 6},
-			"a body that is the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(n tasks.Signature[int]) tasks.Signature[int] { return n }), Sum), 3},
-		} {
-			if got, err := send(t, w, c.s); err != nil || got != c.want {
-				t.Errorf("%s: got %v, %v, want %d", name, got, err, c.want)
-			}
-		}
-	})
-}
-
-// Try yields the value or the failure of a signature.
-func TestTryYieldsTheOutcome(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		shared := Fail.S(3)
-		for name, c := range map[string]struct {
-			s    tasks.Signature[string]
-			want string
-		}{
-			"a list":        {tasks.Chain(tasks.Try(tasks.Group(ID.S(1), ID.S(2))), TriedAll), "[1 2]"},
-			"a failed list": {tasks.Chain(tasks.Try(tasks.Group(ID.S(1), Fail.S(2))), TriedAll), "t.fail: E2"},
-			"an empty list": {tasks.Chain(tasks.Try(tasks.Group[int]()), TriedAll), "[]"},
-			"a map":         {tasks.Chain(tasks.Try(tasks.Map(Range.S(2), Inc)), TriedAll), "[1 2]"},
-			"a failed map":  {tasks.Chain(tasks.Try(tasks.Map(Range.S(1), Fail)), TriedAll), "t.fail: E0"},
-			"within another": {tasks.Chain(tasks.Try(tasks.Chain(tasks.Join(tasks.Chain(tasks.Try(shared), Tried),
-				ID.S(1)), FailPairOf)), Tried), "t.failpairof: t.fail: E3"},
-		} {
-			if got, err := send(t, w, c.s); err != nil || !strings.Contains(got, c.want) {
-				t.Errorf("%s: got %q, %v, want %q", name, got, err, c.want)
-			}
-		}
-		outcome, err := send(t, w, tasks.Try(Fail.S(6)))
-		if err != nil || outcome.Err == nil || outcome.Err.Message != "E6" {
-			t.Errorf("alone: got %+v, %v, want the failure E6", outcome, err)
-		}
-	})
 }
 
 // The other parts of a join with FailFast are revoked when one fails, and with AtMost(1) they run one after another.
@@ -408,70 +356,6 @@ func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 type panicking struct{}
 
 func (panicking) MarshalJSON() ([]byte, error) { panic("in MarshalJSON") }
-
-func TestCallbacksRunOnceForEachOutcome(t *testing.T) {
-	t.Parallel()
-	runStories(t, callbackStories)
-}
-
-// callbackStories check more than one value.
-var callbackStories = []story{
-	{"errback of a group gets the member that failed", func(t *testing.T, w *world) {
-		_, err := send(t, w, tasks.OnError(tasks.Group(ID.S(1), Fail.S(7)), Err))
-		wantFailure(t, err, "E7")
-		if fs := w.failures(); len(fs) != 1 || fs[0].Node != "1" || fs[0].Task != "t.fail" || fs[0].Attempts != 1 {
-			t.Fatalf("errback: got %+v, want one failure of node 1", fs)
-		}
-	}},
-	{"errback of a chain gets the step that failed", func(t *testing.T, w *world) {
-		for at := range 3 {
-			s := ID.S(1)
-			for i := range 5 {
-				step := Inc
-				if i == at {
-					step = Fail
-				}
-				s = tasks.Chain(s, step)
-			}
-			_, err := send(t, w, tasks.OnError(s, Err))
-			wantFailure(t, err, "E")
-			if fs := w.failures(); len(fs) != at+1 || fs[at].Node != strconv.Itoa(at+1) {
-				t.Fatalf("errback: got %+v, want %d failures, the last of node %d", fs, at+1, at+1)
-			}
-		}
-	}},
-	{"errback that is retried", func(t *testing.T, w *world) {
-		_, err := send(t, w, tasks.OnError(Fail.S(1), ErrFlaky))
-		wantFailure(t, err, "E1")
-		if n := len(w.failures()); n != 1 {
-			t.Fatalf("errback ended %d times, want once", n)
-		}
-	}},
-	{"callbacks of a task that is replaced, and of its replacement", func(t *testing.T, w *world) {
-		replaced := tasks.OnSuccess(Deep.S(2), Note)
-		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.Group(replaced, ID.S(1)), Sum), Note))
-		if err != nil || got != 45 {
-			t.Fatalf("got %v, %v, want 45", got, err)
-		}
-		// The value does not wait for callbacks, nor do callbacks for each other.
-		testutil.Eventually(t, "both callbacks", func() bool {
-			ran := w.noted("note")
-			slices.Sort(ran)
-			return slices.Equal(ran, []int{44, 45})
-		})
-		_, err = send(t, w, tasks.Group(tasks.OnError(FailTo.S(1), Err), ID.S(1)))
-		wantFailure(t, err, "E1")
-		if n := len(w.failures()); n != 1 {
-			t.Fatalf("got %d runs of the errback, want 1", n)
-		}
-	}},
-	{"errback after the last attempt", func(t *testing.T, w *world) {
-		_, err := send(t, w, tasks.OnError(Fail.S(1, tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond)), Err))
-		if f := wantFailure(t, err, "E1"); f.Attempts != 3 || len(w.noted("fail")) != 3 || len(w.failures()) != 1 {
-			t.Fatalf("got %+v, ran %d times, errback %d times, want 3 attempts, 3 and 1", f, len(w.noted("fail")), len(w.failures()))
-		}
-	}},
-}
 
 // The first failure of a fail-fast group ends its other members, in whatever they are at.
 func TestFirstFailureEndsAFailFastGroup(t *testing.T) {

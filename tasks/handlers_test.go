@@ -42,21 +42,19 @@ var (
 	Instead = tasks.New[tasks.Failure, int]("t.instead")
 	Replace = tasks.New[AB, int]("t.replace")
 	ToAll   = tasks.New[[]int, []int]("t.toall")
-	Deep    = tasks.New[int, int]("t.deep")
 	BadPlan = tasks.New[int, int]("t.badplan")
 	FailTo  = tasks.New[int, int]("t.failto")
 	Prio    = tasks.New[int, int]("t.prio")
 	// Outcomes counts them.
-	Outcomes   = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
-	FailPairOf = tasks.New[tasks.Pair[string, int], int]("t.failpairof")
-	Tried      = tasks.New[tasks.Outcome[int], string]("t.tried")
-	TriedAll   = tasks.New[tasks.Outcome[[]int], string]("t.triedall")
-	Settled    = tasks.New[[]tasks.Outcome[int], string]("t.settled")
-	Late       = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
-	Hold       = tasks.New[string, int]("t.gate")
+	Outcomes = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
+	Tried    = tasks.New[tasks.Outcome[int], string]("t.tried")
+	TriedAll = tasks.New[tasks.Outcome[[]int], string]("t.triedall")
+	Settled  = tasks.New[[]tasks.Outcome[int], string]("t.settled")
+	Late     = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
+	Total    = tasks.New[[]int, int]("t.total")
+	Hold     = tasks.New[string, int]("t.gate")
 	// HoldPlan returns a plan of that many tasks that end only with their context.
 	HoldPlan    = tasks.New[int, int]("t.holdplan")
-	DoubleAll   = tasks.New[[]int, []int]("t.doubleall")
 	Fallback    = tasks.New[int, int]("t.fallback")
 	Say         = tasks.New[string, string]("t.say")
 	Plus        = tasks.New[tasks.Pair[int, int], int]("t.plus")
@@ -67,9 +65,6 @@ var (
 
 // Show is a task that returns its input as text.
 func Show[T any]() tasks.Task[T, string] { return tasks.New[T, string]("t.show") }
-
-// New2 is a task that yields the two numbers it gets.
-func New2(name string) tasks.Task[AB, AB] { return tasks.New[AB, AB](name) }
 
 func (w *world) mux() *tasks.Mux {
 	m := tasks.NewMux()
@@ -140,13 +135,6 @@ func (w *world) mux() *tasks.Mux {
 	tasks.HandlePlan(m, ToAll, func(_ context.Context, ns []int) (tasks.Signature[[]int], error) {
 		return tasks.Each(ns, Inc), nil
 	})
-	tasks.HandlePlan(m, Deep, func(_ context.Context, n int) (tasks.Signature[int], error) {
-		w.note("deep", n)
-		if n == 0 {
-			return ID.S(42), nil
-		}
-		return tasks.Chain(Deep.S(n-1), Inc), nil
-	})
 	w.handleMore(m)
 	return m
 }
@@ -172,7 +160,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 		}
 		return fmt.Sprint(o.Value), nil
 	})
-	tasks.Handle(m, FailPairOf, func(_ context.Context, in tasks.Pair[string, int]) (int, error) { return 0, errors.New(in.First) })
 	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
 	tasks.Handle(m, Settled, func(_ context.Context, os []tasks.Outcome[int]) (string, error) {
 		var parts []string
@@ -194,13 +181,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 	tasks.HandlePlan(m, HoldPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
 		return tasks.Chord(tasks.Each(ints(n), tasks.New[int, int]("t.hold")), Sum), nil
 	})
-	tasks.Handle(m, DoubleAll, func(_ context.Context, ns []int) ([]int, error) {
-		out := make([]int, len(ns))
-		for i, n := range ns {
-			out[i] = 2 * n
-		}
-		return out, nil
-	})
 	tasks.Handle(m, Fallback, func(ctx context.Context, _ int) (int, error) {
 		<-ctx.Done()
 		return 0, nil
@@ -209,7 +189,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 	tasks.Handle(m, Plus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
 	tasks.Handle(m, Infinite, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
 	tasks.Handle(m, Show[json.RawMessage](), func(_ context.Context, raw json.RawMessage) (string, error) { return string(raw), nil })
-	tasks.Handle(m, New2("t.ab"), func(_ context.Context, in AB) (AB, error) { return in, nil })
 	tasks.HandlePlan(m, ChordPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
 		return tasks.Chord(tasks.Each([]int{1, 2, n}, ID), Sum), nil
 	})
@@ -218,7 +197,6 @@ func (w *world) handleMore(m *tasks.Mux) {
 	})
 	w.extra(m)
 	w.listing(m)
-	w.waitsForNode(m)
 }
 
 func sum(ns []int) int {
@@ -237,20 +215,10 @@ func ints(n int) []int {
 	return out
 }
 
-// The tasks that only stories use.
-var (
-	Total    = tasks.New[[]int, int]("t.total")
-	ErrFlaky = tasks.New[tasks.Failure, string]("t.errflaky", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
-	Nested   = tasks.New[string, string]("t.nested")
-	Out      = tasks.New[string, string]("t.out")
-	Echo1    = tasks.New[string, string]("t.say")
-)
-
 // extra binds the tasks that only stories use.
 func (w *world) extra(m *tasks.Mux) {
 	handleFailedInputs(m)
 	w.extraValues(m)
-	w.extraAttempts(m)
 	w.extraWaits(m)
 }
 
@@ -260,37 +228,12 @@ func (w *world) extraValues(m *tasks.Mux) {
 		w.note("total", sum(ns))
 		return sum(ns), nil
 	})
-	// In A, In B, In C, Out C, Out B, Out A: A returns B followed by the rest of itself.
-	tasks.HandlePlan(m, Nested, func(_ context.Context, name string) (tasks.Signature[string], error) {
-		w.note("log", int(name[0]-'A'+'a'))
-		if name == "C" {
-			return Out.S(name), nil
-		}
-		return tasks.After(Nested.S(string(name[0]+1)), Out.S(name)), nil
-	})
-	tasks.Handle(m, Out, func(_ context.Context, name string) (string, error) {
-		w.note("log", int(name[0]))
-		return name, nil
-	})
 	tasks.Handle(m, tasks.New[int, int]("t.when"), func(context.Context, int) (int, error) {
 		w.note("when", int(time.Now().UnixMilli()))
 		return 0, nil
 	})
 	tasks.Handle(m, tasks.New[int, string]("t.big"), func(_ context.Context, n int) (string, error) {
 		return strings.Repeat("x", n), nil
-	})
-}
-
-// extraAttempts binds tasks whose results depend on the attempt.
-func (w *world) extraAttempts(m *tasks.Mux) {
-	tasks.Handle(m, ErrFlaky, func(ctx context.Context, f tasks.Failure) (string, error) {
-		if tasks.InfoFrom(ctx).Attempt == 1 {
-			return "", errors.New("errback")
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.fails = append(w.fails, f)
-		return "", nil
 	})
 }
 
