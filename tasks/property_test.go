@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,140 +22,10 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// propWorld counts the runs of each node.
-type propWorld struct {
-	mu   sync.Mutex                // guards runs
-	runs map[string]map[string]int // workflow, "task node"
-}
-
-func (p *propWorld) ran(ctx context.Context) {
-	i := tasks.InfoFrom(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.runs[i.Workflow] == nil {
-		p.runs[i.Workflow] = map[string]int{}
-	}
-	p.runs[i.Workflow][i.Task+" "+i.Node]++
-}
-
-func (p *propWorld) mux() *tasks.Mux {
-	m := tasks.NewMux()
-	m.Use(func(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
-		p.ran(ctx)
-		return next(ctx)
-	})
-	canvas.Handle(m, nil, nil)
-	return m
-}
-
 // choices makes the choices of a canvas.
 type choices struct{ t *rapid.T }
 
 func (c choices) Int(lo, hi int, what string) int { return rapid.IntRange(lo, hi).Draw(c.t, what) }
-
-// sendData sends s twice after a way through JSON.
-func sendData(ctx context.Context, client *tasks.Client, s tasks.Sending) (*tasks.Run[int], error) {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	s = tasks.Sending{}
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, err
-	}
-	var head struct{ ID string }
-	err = json.Unmarshal(raw, &head)
-	for range 2 {
-		sent, serr := client.SendMany(ctx, []tasks.Sending{s})
-		if serr != nil && !errors.Is(serr, tasks.ErrDuplicate) || sent[0].ID != head.ID {
-			return nil, fmt.Errorf("sent %+v with ID %s: %w", sent, head.ID, serr)
-		}
-	}
-	return tasks.Attach[int](client, head.ID), err
-}
-
-// Any combination of combinators has the value of its plain evaluation, and every task runs as often as the
-// evaluation calls it: once if it is reached, and never after a failure. If a group ends with its first failure, or
-// the workflow is revoked, timing decides which tasks still run; each node ends anyway, and runs at most once.
-func TestAnyCanvasAgreesWithItsReference(t *testing.T) {
-	t.Parallel()
-	w := &world{client: tasks.NewClient(redistest.New(t))}
-	prop := &propWorld{runs: map[string]map[string]int{}}
-	runWorker(t, w.client, prop.mux(), tasks.WorkerConfig{Grace: time.Second})
-	rapid.Check(t, func(rt *rapid.T) {
-		s := canvas.Draw(choices{rt}, 2)
-		stop := rapid.IntRange(-20, 9).Draw(rt, "revoked after so many tasks")
-		want := canvas.NewRuns()
-		res := canvas.Evaluate(s, want)
-		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-		defer cancel()
-		send := func() (*tasks.Run[int], error) { return s.Signature().Send(ctx, w.client) }
-		if rapid.Bool().Draw(rt, "as data") {
-			send = func() (*tasks.Run[int], error) { return sendData(ctx, w.client, tasks.Sending{Work: s.Signature()}) }
-		}
-		run, err := send()
-		if err != nil {
-			rt.Fatalf("send: %v", err)
-		}
-		defer func() {
-			if rt.Failed() {
-				raw, _ := json.Marshal(s)
-				rt.Logf("%s", raw)
-			}
-		}()
-		revoked := false
-		for p, err := range run.Watch(ctx) {
-			if err != nil {
-				rt.Fatalf("%v at %+v\n%s", err, p, tree(t, w, run.ID()))
-			}
-			if stop >= 0 && p.Done >= stop && !revoked {
-				revoked = true
-				if err := run.Revoke(ctx); err != nil {
-					rt.Fatal(err)
-				}
-			}
-		}
-		got, err := run.Wait(ctx)
-		nodes, nerr := run.Nodes(ctx)
-		if nerr != nil {
-			rt.Fatal(nerr)
-		}
-		for _, n := range nodes {
-			if !n.Status.Terminal() {
-				rt.Errorf("node %s is %s", n.ID, n.Status)
-			}
-		}
-		loose := revoked || *want.Fast
-		var f *tasks.Failure
-		failed := errors.As(err, &f)
-		if err != nil && !failed {
-			rt.Fatal(err)
-		}
-		if f == nil {
-			f = &tasks.Failure{}
-		}
-		if diff := res.Differs(got, failed, f.Message); diff != "" && !loose {
-			rt.Error(diff)
-		}
-		prop.mu.Lock()
-		defer prop.mu.Unlock()
-		have := map[string]int{}
-		for node, n := range prop.runs[run.ID()] {
-			task, _, _ := strings.Cut(node, " ")
-			have[task] += n
-			if n > 1 && task != "p.leaf" {
-				rt.Errorf("node %s ran %d times", node, n)
-			}
-		}
-		delete(prop.runs, run.ID())
-		if loose {
-			return
-		}
-		for _, diff := range want.Differs(have) {
-			rt.Errorf("%s\n%s", diff, tree(t, w, run.ID()))
-		}
-	})
-}
 
 // AsCompleted, Members, Wait and ValueOf agree with the plain evaluation of any canvas whose result is a list. If a group ends
 // with its first failure, or the workflow is revoked, timing decides which members have a value; each comes once anyway.
@@ -395,18 +264,6 @@ func TestMembersOfALargeListAreReadOnce(t *testing.T) {
 	}
 }
 
-// WaitsForNode waits for a node of another workflow, and yields the error of that.
-var WaitsForNode = tasks.New[string, string]("t.waitsfornode")
-
-func (w *world) waitsForNode(m *tasks.Mux) {
-	tasks.Handle(m, WaitsForNode, func(ctx context.Context, id string) (string, error) {
-		if _, err := w.client.Workflow(id).NodeValue(ctx, "0"); err != nil {
-			return err.Error(), nil
-		}
-		return "", nil
-	})
-}
-
 // valueOf checks the value of a part.
 func valueOf[P, O any](t *testing.T, run *tasks.Run[O], what string, part tasks.Signature[P], want P) {
 	t.Helper()
@@ -528,9 +385,6 @@ func TestNodeValueYieldsAnyNode(t *testing.T) {
 		}
 		if _, err := w.client.Workflow("nowhere").NodeValue(ctx, "0"); !errors.Is(err, tasks.ErrNotFound) {
 			t.Errorf("value in an unknown workflow: got %v, want %v", err, tasks.ErrNotFound)
-		}
-		if got, err := send(t, w, WaitsForNode.S(run.ID())); err != nil || !strings.Contains(got, tasks.ErrWaitInTask.Error()) {
-			t.Errorf("value in a handler: got %q, %v, want %v", got, err, tasks.ErrWaitInTask)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func canvasFleet(t *testing.T, mended func(id string) bool) (*taskstest.Fleet, m
 	return taskstest.New(t, mux), runs
 }
 
-// A random workflow has the same result and runs the same tasks as its direct evaluation, also if it begins later. One of four has a limit on
+// A random workflow that was data has the same result and runs the same tasks as its direct evaluation, also if it begins later. One of four has a limit on
 // every group.
 func TestRandomWorkflows(t *testing.T) {
 	t.Parallel()
@@ -55,10 +55,14 @@ func TestRandomWorkflows(t *testing.T) {
 func differences(t *testing.T, f *taskstest.Fleet, s *canvas.Scope, runs map[string]int, opts ...tasks.SendOption) []string {
 	want := canvas.NewRuns()
 	res := canvas.Evaluate(s, want)
-	run, err := s.Signature().Send(t.Context(), f.Client(), opts...)
+	raw := testutil.Must(json.Marshal(tasks.Sending{Work: s.Signature(), Options: opts}))(t)
+	var data tasks.Sending
+	testutil.Ok(t, json.Unmarshal(raw, &data))
+	results, err := f.Client().SendMany(t.Context(), []tasks.Sending{data})
 	if err != nil {
 		return []string{"send: " + err.Error()}
 	}
+	run := tasks.Attach[int](f.Client(), results[0].ID)
 	f.Drain()
 	if p, err := run.Progress(t.Context()); err != nil || !p.Ended {
 		testutil.Ok(t, run.Revoke(t.Context()))
