@@ -66,19 +66,6 @@ func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 	}
 }
 
-// A worker that is in no list of workers, as after a roll-back of Redis, and has batches is found dead by the others.
-func TestBatchOfAnUnlistedWorkerIsFound(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		c := tasks.NewClient(rdb)
-		t.Cleanup(func() { _ = c.Close() })
-		run := testutil.Must(tasks.Chain(ID.S(1), Inc).Send(t.Context(), c))(t)
-		takeAs(t, rdb, "dead-worker")
-		newWorld(t, rdb)
-		wantValue(t, run, 2)
-	})
-}
-
 // A Redis that lost its last writes can remember that a worker has a batch and not that it ended it: the worker does
 // not know the batch any more, gives it back, and the nodes run again.
 func TestBatchWhoseEndRedisLostRunsAgain(t *testing.T) {

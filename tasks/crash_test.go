@@ -315,16 +315,19 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	}
 }
 
-// Nodes that a worker has taken and not begun run once, at whatever step the worker is killed.
+// Nodes that a worker has taken and not begun run once, at whatever step the worker is killed, also if it is in no list of
+// workers, as after a roll-back of Redis.
 func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name, dies string
 		active     int // nodes in batches
+		unlisted   bool
 	}{
-		{"an entry was taken", "popped", 0},
-		{"a batch was taken", "taken", 1},
-		{"a batch has ended and another was taken", "turned", 1},
+		{"an entry was taken", "popped", 0, false},
+		{"a batch was taken", "taken", 1, false},
+		{"a batch was taken and the worker is not listed", "taken", 1, true},
+		{"a batch has ended and another was taken", "turned", 1, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -343,7 +346,11 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 				t.Fatalf("the worker died with %v in batches, want %d nodes", list, c.active)
 			}
 			child(t, url, "second")
-			testutil.Ok(t, cl.ExpireLeases(t.Context(), "first"))
+			if c.unlisted {
+				testutil.Ok(t, rdb.ZRem(t.Context(), "muster:workers", "first").Err())
+			} else {
+				testutil.Ok(t, cl.ExpireLeases(t.Context(), "first"))
+			}
 			wantValue(t, run, "0 1 2 3 4 5")
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
 			if len(ran) != 7 {

@@ -16,7 +16,6 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -342,56 +341,6 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 		}
 	}
 	stop()
-}
-
-// eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if it contains
-// nodes.
-func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elements []string)) {
-	t.Helper()
-	for _, shard := range shards(t, rdb) {
-		ring := rdb.LRange(t.Context(), shard+"ring:default", 0, -1).Val()
-		if slices.ContainsFunc(ring, func(key string) bool { return !strings.HasPrefix(key, "=") }) {
-			f(shard+"ring:default", ring)
-			continue
-		}
-		for _, key := range ring {
-			list := shard + "ready:n:default:" + strings.TrimPrefix(key, "=")
-			f(list, rdb.LRange(t.Context(), list, 0, -1).Val())
-		}
-	}
-}
-
-// takeAs takes all ready nodes of the default queue in the name of a worker that does nothing more. It returns how many
-// elements of the ready lists that were.
-func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
-	t.Helper()
-	took := 0
-	for i, shard := range shards(t, rdb) {
-		var batch []string
-		eachReady(t, rdb, func(list string, elements []string) {
-			if strings.HasPrefix(list, shard) {
-				batch = append(batch, elements...)
-				rdb.Del(t.Context(), list)
-			}
-		})
-		if len(batch) == 0 {
-			continue
-		}
-		took += len(batch)
-		rdb.Del(t.Context(), shard+"ring:default")
-		rdb.HSet(t.Context(), shard+"queue:default", "ready:n", 0, "ready:k", 0)
-		for _, text := range batch {
-			if store.IsSingle(text) {
-				text += "/0"
-			}
-			el := store.ParseElement(i, text)
-			for _, node := range el.Nodes {
-				rdb.HSet(t.Context(), shard+"lease:"+worker, el.Flow.Ref+"/"+node, fmt.Sprintf("%d 1.took n:default %d", time.Now().UnixMicro(), el.Lost))
-			}
-		}
-		rdb.ZAdd(t.Context(), shard+"takers", redis.Z{Score: float64(time.Now().UnixMilli()), Member: "default:" + worker})
-	}
-	return took
 }
 
 // snapshot saves all data of all shards. The returned function restores it: later writes are lost, and deleted keys
