@@ -95,26 +95,6 @@ func TestWorkerFreezesWhileItWaits(t *testing.T) {
 	}
 }
 
-// A worker with a queue that may use one slot takes the next task of the queue when that slot is free, also while it waits
-// for other queues.
-func TestRingOfAQueueWithALimit(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) {
-			c.Queues, c.QueueLimits = map[string]int{"default": 1, "one": 1}, map[string]int{"one": 1}
-		})
-		first := sent(t, w, Hold.S("limit", tasks.Queue("one")))
-		testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at limit")) == 1 })
-		if got, err := send(t, w, ID.S(3)); err != nil || got != 3 {
-			t.Fatalf("another queue: got %v, %v, want 3", got, err)
-		}
-		second := sent(t, w, ID.S(2, tasks.Queue("one")))
-		w.open("limit")
-		wantValue(t, second, 2)
-		testutil.Must(first.Wait(limited(t)))(t)
-	})
-}
-
 // A worker whose client has two connections runs tasks, and stops.
 func TestWorkerWithTwoConnections(t *testing.T) {
 	t.Parallel()
