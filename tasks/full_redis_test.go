@@ -398,22 +398,10 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflows
 		t.Cleanup(func() { _ = sender.Close() })
 		damages := map[string]func(string) string{
-			"empty":             func(string) string { return "" },
-			"another version":   func(g string) string { return strings.Replace(g, "{", `{"v":99,`, 1) },
-			"no object":         func(string) string { return "[1]" },
-			"null":              func(string) string { return "null" },
-			"no nodes":          func(string) string { return "{}" },
-			"cut":               func(g string) string { return g[:len(g)/2] },
-			"no tasks":          func(g string) string { return strings.Replace(g, `"s":[`, `"s":[],"z":[`, 1) },
-			"no such input":     func(g string) string { return strings.Replace(g, `"i":1`, `"i":7`, 1) },
-			"negative input":    func(g string) string { return strings.Replace(g, `"i":1`, `"i":-1`, 1) },
-			"input from itself": func(g string) string { return strings.Replace(g, `"i":1`, `"i":2`, 1) },
-			"no such kind":      func(g string) string { return strings.Replace(g, `"i":1`, `"i":1,"k":99`, 1) },
-			"no such root":      func(g string) string { return strings.Replace(g, `"o":1`, `"o":5`, 1) },
-			"too many nodes":    func(g string) string { return strings.Replace(g, `"i":1`, `"i":1,"x":2000000000`, 1) },
-			"too many arguments": func(g string) string {
-				return strings.Replace(g, `"i":1`, `"i":1,"k":1,"a":[0,2000000000]`, 1)
-			},
+			"empty":           func(string) string { return "" },
+			"another version": func(g string) string { return strings.Replace(g, "{", `{"v":99,`, 1) },
+			"cut":             func(g string) string { return g[:len(g)/2] },
+			"no such input":   func(g string) string { return strings.Replace(g, `"i":1`, `"i":7`, 1) },
 		}
 		runs := map[string]*tasks.Run[int]{}
 		for name, damage := range damages {

@@ -496,40 +496,6 @@ func TestNoTimeoutMeansNoDeadline(t *testing.T) {
 	}
 }
 
-// A damaged record of an open node harms nothing but its workflow.
-func TestDamagedOpenNodeEndsItsWorkflowOnly(t *testing.T) {
-	onDesks(t, func(t *testing.T, d *desk) {
-		ctx := limited(t)
-		rdb := d.client.Redis()
-		for _, garbage := range []string{"W", "W|", "W|||", "W|x|y|z|", "W|1|2", "W|1|-5|3|", "W|1|2|99999999999999999999|", "V|1", ""} {
-			run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
-			o := opened(t, d.client, review.Name(), 1)[0]
-			token := tokenOf(t, d.client, o)
-			testutil.Ok(t, rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", garbage).Err())
-			_, _, err := d.client.Inspect().OpenTokens(ctx, review.Name(), "")
-			if err != nil {
-				t.Errorf("%q: list: %v", garbage, err)
-			}
-			_ = d.client.Extend(ctx, token, time.Millisecond) // it may be refused
-			_ = d.client.Complete(ctx, token, json.RawMessage(`{"OK":true}`))
-			_, _ = run.NewToken(ctx, "0")
-			if err := run.Revoke(ctx); err != nil {
-				t.Errorf("%q: revoke: %v", garbage, err)
-			}
-			if _, err := run.Wait(ctx); errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("%q: the workflow has no end", garbage)
-			}
-			if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
-				t.Fatalf("%q: still open: %+v", garbage, left)
-			}
-		}
-		run := started(t, d.client, drafting.S("beside"))
-		if _, err := run.Wait(ctx); err != nil {
-			t.Errorf("another workflow: %v", err)
-		}
-	})
-}
-
 var (
 	score     = tasks.New[string, int]("signal.score", tasks.External())
 	nextScore = tasks.New[int, int]("signal.score", tasks.External())
