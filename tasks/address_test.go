@@ -128,12 +128,10 @@ func newTenant(t *testing.T, rdb redis.UniversalClient, name string) *tenant {
 	tasks.Handle(m, who, func(_ context.Context, before []string) (string, error) {
 		return strings.Join(append(before, name), "+"), nil
 	})
-	worker, err := tasks.NewWorker(n.client, m, tasks.WorkerConfig{Name: "worker", Grace: time.Second, Asynq: asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+	runWorker(t, n.client, m, tasks.WorkerConfig{Name: "worker", Grace: time.Second, Asynq: asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		n.plain <- task.Type()
 		return nil
 	})})
-	testutil.Ok(t, err)
-	testutil.Background(t, worker.Run)
 	testutil.Ok(t, n.client.Schedules().Put(t.Context(), tasks.Schedule{Name: "hourly", Spec: "@hourly", Work: who.S(nil)}))
 	return n
 }

@@ -46,8 +46,7 @@ func (p *post) work(tb testing.TB, workers int, b tasks.Batch[letter]) {
 	for range workers {
 		mux := tasks.NewMux()
 		tasks.HandleBatch(mux, p.task, b, p.handle)
-		w := testutil.Must(tasks.StartWorker(tb.Context(), p.client, mux, tasks.WorkerConfig{Grace: 100 * time.Millisecond}))(tb)
-		tb.Cleanup(func() { testutil.Ok(tb, w.Stop()) })
+		runWorker(tb, p.client, mux, tasks.WorkerConfig{Grace: 100 * time.Millisecond})
 	}
 }
 
@@ -232,7 +231,7 @@ func TestBatchesOfTwoPrograms(t *testing.T) {
 			<-ctx.Done()
 			return slices.Repeat([]tasks.Outcome[int]{tasks.Failed[int](ctx.Err())}, len(ls))
 		})
-		w := testutil.Must(tasks.StartWorker(t.Context(), p.client, mux, tasks.WorkerConfig{Grace: time.Second}))(t)
+		w := runWorker(t, p.client, mux, tasks.WorkerConfig{Grace: time.Second})
 		runs := p.send(t, "shared", ints(5))
 		for n := 0; n < len(runs); n += <-begun {
 		}

@@ -45,7 +45,7 @@ func order(name string) tasks.Signature[string] {
 }
 
 func newOrders(t *testing.T, rdb redis.UniversalClient) *orders {
-	o := &orders{client: tasks.NewClient(rdb), ship: make(chan error)}
+	o := &orders{client: newClient(t, rdb), ship: make(chan error)}
 	step := func(name string) func(context.Context, string) (string, error) {
 		return func(ctx context.Context, in string) (string, error) {
 			if strings.HasPrefix(in, name+":") {
@@ -79,8 +79,7 @@ func newOrders(t *testing.T, rdb redis.UniversalClient) *orders {
 	tasks.Handle(m, Ship, step("ship"))
 	tasks.HandleAction(m, Release, undo("release"))
 	tasks.HandleAction(m, Refund, undo("refund"))
-	w := testutil.Must(tasks.StartWorker(t.Context(), o.client, m, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "money": 1}}))(t)
-	t.Cleanup(func() { _ = w.Stop(); _ = o.client.Close() })
+	runWorker(t, o.client, m, tasks.WorkerConfig{Queues: map[string]int{"default": 1, "money": 1}})
 	return o
 }
 

@@ -32,7 +32,7 @@ type gate struct {
 
 func newGate(t *testing.T, rdb redis.UniversalClient, cfg tasks.WorkerConfig) *gate {
 	t.Helper()
-	g := &gate{client: tasks.NewClient(rdb), task: tasks.New[int, int]("gate.wait"), open: make(chan struct{})}
+	g := &gate{client: newClient(t, rdb), task: tasks.New[int, int]("gate.wait"), open: make(chan struct{})}
 	mux := tasks.NewMux()
 	tasks.Handle(mux, g.task, func(ctx context.Context, n int) (int, error) {
 		now := g.now.Add(1)
@@ -50,11 +50,7 @@ func newGate(t *testing.T, rdb redis.UniversalClient, cfg tasks.WorkerConfig) *g
 		}
 	})
 	cfg.Grace = time.Millisecond
-	ready := make(chan struct{})
-	cfg.Ready = func() { close(ready) }
 	runWorker(t, g.client, mux, cfg)
-	t.Cleanup(func() { _ = g.client.Close() })
-	<-ready
 	return g
 }
 

@@ -134,8 +134,7 @@ func TestReaderOfEvents(t *testing.T) {
 		next("workflow.stuck waiting")
 		testutil.Ok(t, waiting.Revoke(t.Context()))
 		next("workflow.revoked waiting")
-		newWorker := testutil.Must(tasks.NewWorker(c, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}}))(t)
-		testutil.Background(t, newWorker.Run)
+		runWorker(t, c, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}})
 		send("unhandled", tasks.Queue("unserved"))
 		testutil.Eventually(t, "a task without a handler", func() bool {
 			testutil.Ok(t, c.Inspect().FindStuck(t.Context(), 0))

@@ -64,16 +64,10 @@ func exampleClient() (client *tasks.Client, end func()) {
 // exampleWorker starts a worker that runs the tasks of mux.
 func exampleWorker(mux *tasks.Mux) (*tasks.Client, func()) {
 	client, end := exampleClient()
-	ready := make(chan struct{})
-	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Ready: func() { close(ready) }})
+	worker, err := tasks.StartWorker(context.Background(), client, mux, tasks.WorkerConfig{})
 	must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	<-ready
 	return client, func() {
-		cancel()
-		must(<-done)
+		must(worker.Stop())
 		end()
 	}
 }

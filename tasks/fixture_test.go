@@ -100,35 +100,13 @@ func (w *world) failures() []tasks.Failure {
 // newWorld starts a worker on rdb and stops it with the test.
 func newWorld(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.WorkerConfig)) *world {
 	t.Helper()
-	w := &world{client: tasks.NewClient(rdb), notes: map[string][]int{}, hold: make(chan struct{})}
-	ready := make(chan struct{})
-	cfg := tasks.WorkerConfig{Ready: func() { close(ready) }, Grace: time.Second, Concurrency: 8}
+	w := &world{client: newClient(t, rdb), notes: map[string][]int{}, hold: make(chan struct{})}
+	cfg := tasks.WorkerConfig{Grace: time.Second, Concurrency: 8}
 	for _, c := range change {
 		c(&cfg)
 	}
-	worker := testutil.Must(tasks.NewWorker(w.client, w.mux(), cfg))(t)
-	w.worker = worker
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	t.Cleanup(func() {
-		close(w.hold)
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("worker: %v", err)
-		}
-		if err := w.client.Close(); err != nil {
-			t.Errorf("close client: %v", err)
-		}
-	})
-	select {
-	case <-ready:
-	case err := <-done:
-		done <- err
-		t.Fatalf("worker did not start: %v", err)
-	case <-time.After(waitLimit):
-		t.Fatalf("got no ready worker after %s, want one", waitLimit)
-	}
+	w.worker = runWorker(t, w.client, w.mux(), cfg)
+	t.Cleanup(func() { close(w.hold) })
 	return w
 }
 
@@ -234,11 +212,12 @@ func newClient(t *testing.T, rdb redis.UniversalClient, opts ...tasks.ClientOpti
 	return c
 }
 
-// runWorker runs a worker until the test ends.
-func runWorker(t *testing.T, c *tasks.Client, m *tasks.Mux, cfg tasks.WorkerConfig) {
-	t.Helper()
-	w := testutil.Must(tasks.NewWorker(c, m, cfg))(t)
-	testutil.Background(t, w.Run)
+// runWorker starts a worker, which stops with the test.
+func runWorker(tb testing.TB, c *tasks.Client, m *tasks.Mux, cfg tasks.WorkerConfig) *tasks.Worker {
+	tb.Helper()
+	w := testutil.Must(tasks.StartWorker(context.WithoutCancel(tb.Context()), c, m, cfg))(tb)
+	tb.Cleanup(func() { testutil.Ok(tb, w.Stop()) })
+	return w
 }
 
 // started sends s.

@@ -204,25 +204,19 @@ func TestWorkerWaitsForRoomOnTheDiskOfRedis(t *testing.T) {
 	defer client.Close()
 	srv.FillDisk()
 	said := make(chan string, 16)
-	ready := make(chan struct{})
-	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{Ready: func() { close(ready) }, Logger: slog.New(lines(said))})
-	testutil.Ok(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(ctx) }()
+	started := make(chan error, 1)
+	go func() {
+		worker, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{Logger: slog.New(lines(said))})
+		if err == nil {
+			err = worker.Stop()
+		}
+		started <- err
+	}()
 	if got := <-said; !strings.Contains(got, "disk") || !strings.Contains(got, srv.Dir) {
 		t.Errorf("the worker logs %q, want the full disk and its path", got)
 	}
 	srv.FreeDisk()
-	select {
-	case <-ready:
-	case err := <-ended:
-		t.Fatalf("the worker ended: %v", err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testutil.Ok(t, <-started)
 }
 
 // lines is a log whose lines can be read, as far as there is room.
@@ -324,15 +318,11 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 	client := tasks.NewClient(rdb)
 	defer client.Close()
 	_, serr := ID.S(1).Send(t.Context(), client)
-	worker := testutil.Must(tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{}))(t)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Run(ctx) }()
-	if !refused {
-		testutil.Eventually(t, "the worker is up", func() bool { return len(listed(t, client)) == 1 })
-		stop()
+	worker, werr := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{})
+	if werr == nil {
+		testutil.Ok(t, worker.Stop())
 	}
-	for what, err := range map[string]error{"send": serr, "worker": <-ended} {
+	for what, err := range map[string]error{"send": serr, "worker": werr} {
 		if errors.Is(err, tasks.ErrEvicts) != refused {
 			t.Errorf("%s with policy %s: got %v, want refused: %v", what, policy, err, refused)
 		}
@@ -340,7 +330,6 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 			t.Errorf("%s: got %v, want an error with the remedy for %s", what, err, policy)
 		}
 	}
-	stop()
 }
 
 // snapshot saves all data of all shards. The returned function restores it: later writes are lost, and deleted keys
@@ -484,10 +473,8 @@ func TestDamagedPlanAroundANodeKeepsNoSlot(t *testing.T) {
 		})
 		tasks.Handle(leaves, leaf, func(_ context.Context, n int) (int, error) { return n, nil })
 		start := func(m *tasks.Mux, queue string) (*tasks.Client, *tasks.Worker) {
-			c := tasks.NewClient(rdb) // each knows only the plans that it has read
-			t.Cleanup(func() { _ = c.Close() })
-			worker := testutil.Must(tasks.StartWorker(t.Context(), c, m, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 1}))(t)
-			t.Cleanup(func() { _ = worker.Stop() })
+			c := newClient(t, rdb) // each knows only the plans that it has read
+			worker := runWorker(t, c, m, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 1})
 			return c, worker
 		}
 		c, planner := start(plans, "default")

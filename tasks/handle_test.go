@@ -160,8 +160,7 @@ func TestDoSendsAndWaits(t *testing.T) {
 		_, verr := client.Workflow(tasks.InfoFrom(ctx).Workflow).NodeValue(ctx, "0")
 		return errors.Is(err, tasks.ErrWaitInTask) && errors.Is(verr, tasks.ErrWaitInTask), nil
 	})
-	worker := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{}))(t)
-	t.Cleanup(func() { _ = worker.Stop() })
+	runWorker(t, client, mux, tasks.WorkerConfig{})
 	if got, err := double.S(21).Do(limited(t), client); err != nil || got != 42 {
 		t.Errorf("Do: got %v, %v, want 42", got, err)
 	}
@@ -195,8 +194,7 @@ func TestWaitAllWaitsForWhatTheValueDoesWithout(t *testing.T) {
 		ended.Add(1)
 		return true, nil
 	})
-	worker := testutil.Must(tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{}))(t)
-	t.Cleanup(func() { _ = worker.Stop() })
+	runWorker(t, client, mux, tasks.WorkerConfig{})
 	run := started(t, client, tasks.OnError(tasks.Each([]bool{true, false}, step), alert))
 	if _, err := run.Wait(limited(t)); err == nil {
 		t.Error("Wait: got nil, want the failure")

@@ -141,12 +141,11 @@ func TestWorkersStoreDepths(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, redistest.Server(t).Client())
 	started(t, c, nodeWords.S("a", tasks.Queue("gpu")))
-	w := testutil.Must(tasks.StartWorker(t.Context(), c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"}))(t)
+	runWorker(t, c, tasks.NewMux(), tasks.WorkerConfig{Name: "w"})
 	testutil.Eventually(t, "a depth of this minute is stored", func() bool {
 		depth, err := c.Inspect().History(t.Context(), tasktype.HistoryFilter{Measure: tasktype.PendingTasks, Names: []string{"gpu"}})
 		return err == nil && len(depth) == 1 && depth[0].Values[0].Value == 1
 	})
-	testutil.Ok(t, w.Stop())
 }
 
 func TestFailuresAndDurationsOfATask(t *testing.T) {
@@ -652,12 +651,11 @@ func TestLogIsBounded(t *testing.T) {
 		return n, nil
 	})
 	c := newClient(t, redistest.Server(t).Client())
-	w := testutil.Must(tasks.StartWorker(t.Context(), c, mux, tasks.WorkerConfig{}))(t)
+	runWorker(t, c, mux, tasks.WorkerConfig{})
 	run := started(t, c, task.S(1))
 	testutil.Eventually(t, "the last lines are stored", func() bool {
 		lines, err := c.Workflow(run.ID()).Log(t.Context())
 		return err == nil && len(lines) == 200 && lines[0].Text == "line 100" && lines[199].Text == "line 299"
 	})
 	close(end)
-	testutil.Ok(t, w.Stop())
 }

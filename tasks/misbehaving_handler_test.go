@@ -266,9 +266,7 @@ func startMux(t *testing.T, rdb redis.UniversalClient, add func(*tasks.Mux), cha
 		f(&cfg)
 	}
 	client := tasks.NewClient(rdb)
-	w := testutil.Must(tasks.StartWorker(limited(t), client, m, cfg))(t)
-	t.Cleanup(func() { _ = w.Stop() })
-	return client, w
+	return client, runWorker(t, client, m, cfg)
 }
 
 // The rules of docs/how-to/upgrading.md for changes of tasks hold: the signature comes from the sender's release, the
@@ -366,23 +364,20 @@ type program struct {
 	client *tasks.Client
 	step   tasks.Task[int, int]
 	total  tasks.Task[[]int, int]
-	stop   func()
+	worker *tasks.Worker
 	ran    atomic.Int64
 }
 
 // runProgram starts a program. Its tasks begin with its name.
 func runProgram(t *testing.T, rdb redis.UniversalClient, name string, also ...*program) *program {
 	t.Helper()
-	p := &program{client: tasks.NewClient(rdb), step: tasks.New[int, int](name + ".step"), total: tasks.New[[]int, int](name + ".total")}
+	p := &program{client: newClient(t, rdb), step: tasks.New[int, int](name + ".step"), total: tasks.New[[]int, int](name + ".total")}
 	m := tasks.NewMux()
 	for _, of := range append(also, p) {
 		tasks.Handle(m, of.step, func(_ context.Context, n int) (int, error) { p.ran.Add(1); return n + 1, nil })
 		tasks.Handle(m, of.total, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
 	}
-	worker, err := tasks.NewWorker(p.client, m, tasks.WorkerConfig{Name: fmt.Sprintf("%s-%d", name, len(also)), Concurrency: 2, Grace: time.Second})
-	testutil.Ok(t, err)
-	p.stop = testutil.Background(t, worker.Run)
-	t.Cleanup(func() { _ = p.client.Close() })
+	p.worker = runWorker(t, p.client, m, tasks.WorkerConfig{Name: fmt.Sprintf("%s-%d", name, len(also)), Concurrency: 2, Grace: time.Second})
 	return p
 }
 
@@ -406,7 +401,7 @@ func TestProgramsShareAQueue(t *testing.T) {
 		newer := runProgram(t, at, "c", a) // a release that adds tasks
 		newer.do(t)
 		a.do(t)
-		a.stop()
+		testutil.Ok(t, a.worker.Stop())
 		before := newer.ran.Load()
 		if got, err := a.step.S(1).Do(limited(t), a.client); err != nil || got != 2 || newer.ran.Load() == before {
 			t.Errorf("got %d, %v, want that the newer release runs tasks of the older one", got, err)

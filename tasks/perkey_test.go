@@ -92,13 +92,12 @@ func (o *office) mostOf(customer string) int {
 	return o.most[customer]
 }
 
-// work starts a worker for a task, which ends with the test or with stop.
-func (o *office) work(t *testing.T, task tasks.Task[delivery, int], change ...func(*tasks.WorkerConfig)) (stop func()) {
+// work starts a worker for a task, which ends with the test.
+func (o *office) work(t *testing.T, task tasks.Task[delivery, int], change ...func(*tasks.WorkerConfig)) {
 	t.Helper()
 	m := tasks.NewMux()
 	tasks.Handle(m, task, o.deliver)
-	ready := make(chan struct{})
-	cfg := tasks.WorkerConfig{Concurrency: 8, Grace: time.Second, Ready: func() { close(ready) }, Observe: func(a tasktype.Attempt) {
+	cfg := tasks.WorkerConfig{Concurrency: 8, Grace: time.Second, Observe: func(a tasktype.Attempt) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.attempts[a.Outcome]++
@@ -106,10 +105,7 @@ func (o *office) work(t *testing.T, task tasks.Task[delivery, int], change ...fu
 	for _, c := range change {
 		c(&cfg)
 	}
-	w := testutil.Must(tasks.NewWorker(o.client, m, cfg))(t)
-	stop = testutil.Background(t, w.Run)
-	<-ready
-	return stop
+	runWorker(t, o.client, m, cfg)
 }
 
 // deliveries are n deliveries to each of some customers.
@@ -473,8 +469,7 @@ func TestRevokeWhileAKeyIsComputed(t *testing.T) {
 		close(ended)
 		return 0, ctx.Err()
 	})
-	w := testutil.Must(tasks.NewWorker(c, m, tasks.WorkerConfig{Concurrency: 2}))(t)
-	testutil.Background(t, w.Run)
+	runWorker(t, c, m, tasks.WorkerConfig{Concurrency: 2})
 	run := testutil.Must(tasks.Group(beside.S(1), deliver.S(1)).Send(t.Context(), c))(t)
 	for range 2 {
 		<-begun

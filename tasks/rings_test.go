@@ -152,7 +152,7 @@ func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		gate, open := make(chan struct{}), make(chan struct{})
 		close(open)
-		stop := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
+		slow := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
 		short := testutil.Must(tasks.Each(slices.Repeat([]int{-1}, 500), gated).Send(t.Context(), c))(t)
 		testutil.Must(short.Wait(limited(t)))(t)
 		run := testutil.Must(tasks.Each(ints(20), gated).Send(t.Context(), c))(t)
@@ -170,7 +170,7 @@ func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 		if got, err := run.Wait(limited(t)); err != nil || !slices.Equal(got, ints(20)) {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		stop()
+		testutil.Ok(t, slow.Stop())
 		testutil.Eventually(t, "asynq deletes completed tasks", func() bool {
 			return rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0 && rdb.ZCard(t.Context(), "asynq:{default}:lease").Val() == 0
 		})
@@ -199,9 +199,8 @@ func TestBodyOfAChordFollowsAtOnce(t *testing.T) {
 
 var gated = tasks.New[int, int]("ahead.gated")
 
-// startGated starts a worker whose tasks wait for gate, except for tasks with a negative input. It stops with the
-// test, or when the returned function is called.
-func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.WorkerConfig) func() {
+// startGated starts a worker whose tasks wait for gate, except for tasks with a negative input.
+func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.WorkerConfig) *tasks.Worker {
 	t.Helper()
 	m := tasks.NewMux()
 	tasks.Handle(m, gated, func(_ context.Context, i int) (int, error) {
@@ -210,8 +209,7 @@ func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.W
 		}
 		return i, nil
 	})
-	worker := testutil.Must(tasks.NewWorker(c, m, cfg))(t)
-	return testutil.Background(t, worker.Run)
+	return runWorker(t, c, m, cfg)
 }
 
 // Tasks of asynq's own client and workflows go through one worker and one queue.

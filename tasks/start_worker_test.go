@@ -218,18 +218,13 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
 		must, mux := tasks.New[int, struct{}]("t.must"), other.mux()
 		tasks.HandleAction(mux, must, func(ctx context.Context, _ int) error { <-ctx.Done(); panic(ctx.Err()) })
-		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
-		testutil.Ok(t, err)
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- worker.Run(ctx) }()
+		worker := runWorker(t, w.client, mux, tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
 		run := sent(t, w, tasks.Join(Slow.S(AB{1, 600_000}, tasks.Queue("away")), must.S(1, tasks.Queue("away"))))
 		testutil.Eventually(t, "both run", func() bool {
 			as, err := w.client.Inspect().Active(t.Context())
 			return err == nil && len(as) == 2 && as[0].Worker == "leaver"
 		})
-		stop()
-		testutil.Ok(t, <-done)
+		testutil.Ok(t, worker.Stop())
 		if as, err := w.client.Inspect().Active(t.Context()); err != nil || len(as) != 0 {
 			t.Fatalf("after the stop %v runs, %v", as, err)
 		}

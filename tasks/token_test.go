@@ -46,8 +46,7 @@ type desk struct {
 
 func newDesk(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.WorkerConfig)) *desk {
 	t.Helper()
-	d := &desk{client: tasks.NewClient(rdb), passed: make(chan string, 100), answer: func(string) {}}
-	t.Cleanup(func() { _ = d.client.Close() })
+	d := &desk{client: newClient(t, rdb), passed: make(chan string, 100), answer: func(string) {}}
 	cfg := tasks.WorkerConfig{Grace: time.Second, Concurrency: 2}
 	for _, c := range change {
 		c(&cfg)
