@@ -192,7 +192,7 @@ func (s *System) openJobs() (err error) {
 	s.Archive = archive.New(archive.Config{Client: s.Client, Address: s.cfg().Archive, Dir: s.cfg().DataDir, Logger: s.logger})
 	hooks := s.cfg().Webhooks
 	s.Webhooks, err = webhook.New(webhook.Config{
-		Redis: s.Client.Redis(), Events: s.Events, Workflows: s.Client, StuckAfter: func() time.Duration { return s.cfg().Jobs.StuckAfter }, Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: staticWebhooks(hooks.Static), Filter: s.cfg().Network.Filter(),
+		Redis: s.Client.Redis(), Events: s.Events, Workflows: s.Client, StuckAfter: func() time.Duration { return s.cfg().Jobs.StuckAfter }, Job: func(ctx context.Context, id string) (any, error) { return summarize(ctx, s.Jobs, id) }, Static: hooks.Static, Filter: s.cfg().Network.Filter(),
 		Timeout: hooks.Timeout, Keep: hooks.Keep, Logger: s.logger,
 	})
 	return err

@@ -11,20 +11,9 @@ import (
 	"muster/internal/limit"
 	"muster/jobs"
 	"muster/jobs/agent"
-	"muster/orchestrator/config"
 	"muster/orchestrator/event"
-	"muster/orchestrator/webhook"
 	"muster/sites/report"
 )
-
-// staticWebhooks returns the webhooks of the settings.
-func staticWebhooks(list []config.Webhook) []webhook.Static {
-	var out []webhook.Static
-	for _, w := range list {
-		out = append(out, w.Endpoint())
-	}
-	return out
-}
 
 // jobSummary is the job in a webhook message. It omits prompt, context and document, which may be large or confidential.
 type jobSummary struct {

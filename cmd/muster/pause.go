@@ -11,6 +11,7 @@ import (
 
 	"muster/internal/limit"
 	"muster/orchestrator/api/client"
+	"muster/orchestrator/webhook"
 	tasksapi "muster/tasks/api"
 )
 
@@ -55,7 +56,7 @@ var pausables = []pausable{
 		return tasksapi.ScheduleChange{ScheduleReference: tasksapi.ScheduleReference{Name: name}}
 	})},
 	{"webhook", func(ctx context.Context, api *client.Client, id string, pause bool) (string, error) {
-		return "", client.EditWebhook.Do(ctx, api, client.WebhookChange{WebhookPath: client.WebhookPath{ID: id}, Body: client.WebhookEdit{Disabled: &pause}})
+		return "", client.EditWebhook.Do(ctx, api, client.WebhookChange{WebhookPath: client.WebhookPath{ID: id}, Body: webhook.EndpointEdit{Disabled: &pause}})
 	}},
 	{"artifacts", pair(client.PauseQueue, client.ResumeQueue, func(queue string) client.QueueChange {
 		return client.QueueChange{QueuePath: client.QueuePath{Queue: queue}}

@@ -31,7 +31,7 @@ network.allow.
 
     muster webhooks create https://ops.example.org/muster
     muster webhooks create https://ops.example.org/muster --event job.failed`,
-			}, client.CreateWebhook, func(_ client.With[client.NewWebhook], w client.WebhookSecret) string {
+			}, client.CreateWebhook, func(_ client.With[webhook.NewEndpoint], w client.WebhookSecret) string {
 				return fmt.Sprintf("created: %s\nsecret, shown once: %s", w.Name, w.Secret)
 			}),
 			list(env, &cli.Command{Name: "list", Usage: "list the webhooks, with their state"}, client.ListWebhooks,

@@ -365,18 +365,17 @@ func (d *Decoder) Full(n ast.Node, v any, key string) {
 // Struct sets the fields of the struct that to points to from the entries of a mapping at a position, by their yaml tags.
 func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 	v := reflect.ValueOf(to).Elem()
-	byName := map[string]int{}
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if name := f.Tag.Get("yaml"); name != "" {
-			byName[name] = i
+	byName := map[string][]int{}
+	for _, f := range reflect.VisibleFields(v.Type()) { // also of embedded structs
+		if name := f.Tag.Get("yaml"); name != "" && !f.Anonymous {
+			byName[name] = f.Index
 		}
 		if f.Name == "At" && posType.ConvertibleTo(f.Type) {
-			v.Field(i).Set(reflect.ValueOf(at).Convert(f.Type))
+			v.FieldByIndex(f.Index).Set(reflect.ValueOf(at).Convert(f.Type))
 		}
 	}
 	for _, p := range pairs {
-		i, ok := byName[p.Key]
+		at, ok := byName[p.Key]
 		if !ok {
 			d.Unknown(p, key, KeysOf(v.Type()))
 			continue
@@ -387,7 +386,7 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 			}
 			continue
 		}
-		d.into(p.Node, v.Field(i), Join(key, p.Key))
+		d.into(p.Node, v.FieldByIndex(at), Join(key, p.Key))
 	}
 }
 
@@ -407,8 +406,8 @@ func (d *Decoder) Unknown(p Pair, key string, known []string) {
 // KeysOf lists the yaml keys of a struct type.
 func KeysOf(t reflect.Type) []string {
 	var names []string
-	for i := range t.NumField() {
-		if name := t.Field(i).Tag.Get("yaml"); name != "" {
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("yaml"); name != "" && !f.Anonymous {
 			names = append(names, name)
 		}
 	}

@@ -19,8 +19,8 @@ func addWebhooks(s *server) {
 	implement(s, client.ListWebhooks, func(ctx context.Context, _ *client.None) (client.Page[webhook.Endpoint], error) {
 		return pageOf(hooks.List(ctx))
 	})
-	implementOutput(s, client.CreateWebhook, func(ctx context.Context, in *client.With[client.NewWebhook]) (*secretOutput, error) {
-		e, secret, err := hooks.Create(ctx, webhook.NewEndpoint{Name: in.Body.Name, URL: in.Body.URL, Events: in.Body.Events, Workflows: in.Body.Workflows, Labels: in.Body.Labels, Format: in.Body.Format})
+	implementOutput(s, client.CreateWebhook, func(ctx context.Context, in *client.With[webhook.NewEndpoint]) (*secretOutput, error) {
+		e, secret, err := hooks.Create(ctx, in.Body)
 		return &secretOutput{"/v1/webhooks/" + e.ID, client.WebhookSecret{Endpoint: e, Secret: secret}}, err
 	})
 	implement(s, client.GetWebhook, func(ctx context.Context, in *client.WebhookPath) (webhook.Endpoint, error) {
@@ -29,7 +29,7 @@ func addWebhooks(s *server) {
 	implement(s, client.EditWebhook, func(ctx context.Context, in *client.WebhookChange) (webhook.Endpoint, error) {
 		e, err := findWebhook(ctx, hooks, in.ID)
 		if err == nil {
-			e, err = hooks.Edit(ctx, e.ID, webhook.Edit{URL: in.Body.URL, Events: in.Body.Events, Workflows: in.Body.Workflows, Labels: in.Body.Labels, Format: in.Body.Format, Secrets: in.Body.Secrets, Disabled: in.Body.Disabled})
+			e, err = hooks.Edit(ctx, e.ID, in.Body)
 		}
 		return e, err
 	})

@@ -16,6 +16,7 @@ import (
 	"muster/internal/testutil"
 	"muster/internal/trust"
 	"muster/internal/yamlstrict"
+	"muster/orchestrator/webhook"
 )
 
 const example = "../../muster.example.yaml"
@@ -384,7 +385,7 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	want.Wait.Poll = 250 * time.Millisecond
 	want.API.Keys = []string{"hush-hush-1", "hush-${2}"} // not a reference
 	want.Tracing.Headers = map[string]string{"Authorization": "Bearer \"hush\": #1"}
-	want.Webhooks.Static = []Webhook{{Name: "ops", URL: "https://ops.example/?token=hush", Events: []string{"site.*"}, Secrets: []string{aSecret}}}
+	want.Webhooks.Static = []webhook.Static{{NewEndpoint: webhook.NewEndpoint{Name: "ops", URL: "https://ops.example/?token=hush", Events: []string{"site.*"}}, Secrets: []string{aSecret}}}
 	want.Agents.Static = []Agent{{Role: "creator", URL: "http://127.0.0.1:7", Capacity: 3}, {Name: "x", Roles: []string{"a", "b"}, URL: "https://b.example/<c>"}}
 	want.Queue.HostIntervalSeconds = 0.25
 	want.Jobs.Keep, want.Jobs.KeepFor = 0, map[string]time.Duration{"failed": 90 * time.Minute, "completed": 0}
@@ -530,7 +531,7 @@ func (s setting) facts(t *testing.T) string {
 		reflect.TypeFor[string](): "text", reflect.TypeFor[bool](): "true or false", reflect.TypeFor[int](): "whole number", reflect.TypeFor[float64](): "number",
 		reflect.TypeFor[time.Duration](): "duration", reflect.TypeFor[[]string](): "list", reflect.TypeFor[map[string]int](): "numbers by name",
 		reflect.TypeFor[map[string]string](): "texts by name", reflect.TypeFor[map[string]time.Duration](): "durations by name",
-		reflect.TypeFor[[]Source](): "list of sources", reflect.TypeFor[[]Agent](): "list of agents", reflect.TypeFor[[]Webhook](): "list of endpoints",
+		reflect.TypeFor[[]Source](): "list of sources", reflect.TypeFor[[]Agent](): "list of agents", reflect.TypeFor[[]webhook.Static](): "list of endpoints",
 	}[s.v.Type()]
 	if kind == "" {
 		t.Errorf("%s: add a name for the type %s", s.path, s.v.Type())
@@ -561,7 +562,7 @@ const aSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 func TestWebhooksAreRead(t *testing.T) {
 	t.Parallel()
 	l := testutil.Must(Load(Sources{File: write(t, "webhooks:\n  static:\n    - {name: ops, url: 'https://ops.example.org/in?token=hush', events: [site.*], secrets: ["+aSecret+"]}\n")}))(t)
-	want := []Webhook{{Name: "ops", URL: "https://ops.example.org/in?token=hush", Events: []string{"site.*"}, Secrets: []string{aSecret}}}
+	want := []webhook.Static{{NewEndpoint: webhook.NewEndpoint{Name: "ops", URL: "https://ops.example.org/in?token=hush", Events: []string{"site.*"}}, Secrets: []string{aSecret}}}
 	if !reflect.DeepEqual(l.Webhooks.Static, want) {
 		t.Errorf("got %+v, want %+v", l.Webhooks.Static, want)
 	}

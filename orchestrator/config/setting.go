@@ -18,9 +18,10 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/nearest"
-	"muster/internal/webhook"
+	hooks "muster/internal/webhook"
 	"muster/internal/yamlstrict"
 	"muster/orchestrator/archive"
+	"muster/orchestrator/webhook"
 )
 
 // setting is one leaf of a Config: a path and a field.
@@ -187,7 +188,7 @@ func (s setting) checkObjects() []error {
 		}
 	case []Agent:
 		return checkAgents(list)
-	case []Webhook:
+	case []webhook.Static:
 		return checkWebhooks(list)
 	}
 	return errs
@@ -215,7 +216,7 @@ var rules = map[string]func(text string) error{
 	"collector": checkCollector,
 	"urls":      agentURL,
 	"origins":   checkOrigin,
-	"secret":    webhook.CheckSecret,
+	"secret":    hooks.CheckSecret,
 	"site":      siteName,
 	"queues":    checkQueueName,
 }
@@ -341,6 +342,8 @@ func (s setting) show(v reflect.Value) any {
 		return short(part)
 	case interface{ shown() string }:
 		return part.shown()
+	case webhook.Static:
+		return shownWebhook(part)
 	}
 	switch v.Kind() {
 	case reflect.Slice:

@@ -291,26 +291,15 @@ func (l *Loaded) addAgentURLs(environ []string) []error {
 
 // Webhooks configures webhook endpoints.
 type Webhooks struct {
-	Static  []Webhook     `yaml:"static" secret:"all"`
-	Timeout time.Duration `yaml:"timeout" range:"1s 1m"`
-	Keep    time.Duration `yaml:"keep" range:"10m 720h"`
+	Static  []webhook.Static `yaml:"static" secret:"all"`
+	Timeout time.Duration    `yaml:"timeout" range:"1s 1m"`
+	Keep    time.Duration    `yaml:"keep" range:"10m 720h"`
 }
 
 func defaultWebhooks() Webhooks { return Webhooks{Timeout: 15 * time.Second, Keep: 72 * time.Hour} }
 
-// Webhook is a static webhook endpoint.
-type Webhook struct {
-	Name      string   `yaml:"name" json:"name"`
-	URL       string   `yaml:"url" json:"url"`
-	Events    []string `yaml:"events" json:"events,omitempty"`       // event types, or prefixes such as job.*; default: all
-	Workflows []string `yaml:"workflows" json:"workflows,omitempty"` // names of workflows, or prefixes such as billing-*, for events workflow.*
-	Labels    []string `yaml:"labels" json:"labels,omitempty"`       // their labels, KEY=VALUE
-	Format    string   `yaml:"format" json:"format,omitempty"`       // json, text, slack or teams; default: json
-	Secrets   []string `yaml:"secrets" json:"secrets"`               // one secret, two during a rotation
-}
-
-// shown returns a description of the endpoint without secrets.
-func (w Webhook) shown() string {
+// shownWebhook returns a description of an endpoint without secrets.
+func shownWebhook(w webhook.Static) string {
 	text := w.Name + " " + shown.ShownURL(w.URL)
 	if len(w.Events) > 0 {
 		text += " (" + strings.Join(w.Events, ", ") + ")"
@@ -318,17 +307,12 @@ func (w Webhook) shown() string {
 	return text
 }
 
-// Endpoint returns the endpoint as package webhook has it.
-func (w Webhook) Endpoint() webhook.Static {
-	return webhook.Static{NewEndpoint: webhook.NewEndpoint{Name: w.Name, URL: w.URL, Events: w.Events, Workflows: w.Workflows, Labels: w.Labels, Format: w.Format}, Secrets: w.Secrets}
-}
-
 // checkWebhooks returns an error for each invalid endpoint.
-func checkWebhooks(list []Webhook) []error {
+func checkWebhooks(list []webhook.Static) []error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, w := range list {
-		err := w.Endpoint().Check()
+		err := w.Check()
 		if err == nil && seen[w.Name] {
 			err = fmt.Errorf("webhook %s: duplicate name; set a unique name", w.Name)
 		}

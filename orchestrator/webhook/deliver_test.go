@@ -136,7 +136,7 @@ func TestGoneDisablesAnEndpoint(t *testing.T) {
 	}
 	r.set(200)
 	off := false
-	testutil.Must(k.Edit(t.Context(), e.ID, Edit{Disabled: &off}))(t)
+	testutil.Must(k.Edit(t.Context(), e.ID, EndpointEdit{Disabled: &off}))(t)
 	testutil.Must(k.Redeliver(t.Context(), e.ID, ids[29]))(t)
 	d := testutil.Must(k.Test(t.Context(), e.ID))(t)
 	testutil.Eventually(t, "both to be delivered", func() bool {

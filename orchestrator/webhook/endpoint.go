@@ -39,32 +39,29 @@ const maxEvents = 50
 
 // Static is an endpoint of the configuration.
 type Static struct {
-	NewEndpoint
-	Secrets []string // one or two
+	NewEndpoint `yaml:",inline"`
+	Secrets     []string `yaml:"secrets"` // one or two
 }
 
-// NewEndpoint is an endpoint to create.
+// NewEndpoint is an endpoint to create. Workflows and Labels select events of workflows.
 type NewEndpoint struct {
-	Name   string   `json:"name"`             // unique, of up to 100 letters, digits, ., _ and -. Defaults to the id.
-	URL    string   `json:"url"`              // http or https, to an address that Config.Filter allows.
-	Events []string `json:"events,omitempty"` // types of events, or beginnings as in job.*. Defaults to all.
-	Format string   `json:"format,omitempty"` // of the body, one of Formats. Defaults to FormatJSON.
-	// Workflows and Labels select events of workflows, which also need a type in Events that begins with workflow: names of workflows, or prefixes as
-	// in billing-*, and labels as KEY=VALUE, all of which the workflow has. Workflows defaults to all but the program's own.
-	Workflows []string `json:"workflows,omitempty"`
-	Labels    []string `json:"labels,omitempty"`
+	Name      string   `yaml:"name" json:"name,omitempty" cli:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
+	URL       string   `yaml:"url" json:"url" cli:"arg" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
+	Events    []string `yaml:"events" json:"events,omitempty" cli:"event" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
+	Workflows []string `yaml:"workflows" json:"workflows,omitempty" cli:"workflow" maxItems:"50" maxLength:"200" doc:"for events that begin with workflow: names of workflows, or prefixes as in billing-*. Defaults to all but Muster's own." example:"billing-*"`
+	Labels    []string `yaml:"labels" json:"labels,omitempty" cli:"label" maxItems:"20" maxLength:"1024" doc:"for events that begin with workflow: labels that the workflow has, KEY=VALUE" example:"team=billing"`
+	Format    string   `yaml:"format" json:"format,omitempty" cli:"format" enum:"json,text,slack,teams" doc:"of the body. Defaults to json."`
 }
 
-// Edit changes an endpoint. Nil fields remain unchanged.
-type Edit struct {
-	URL     *string
-	Events  *[]string
-	Format  *string
-	Secrets *[]string // one or two; both sign
-
-	Workflows, Labels *[]string
-
-	Disabled *bool
+// EndpointEdit changes an endpoint. Nil fields remain unchanged.
+type EndpointEdit struct {
+	URL       *string   `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"waiting deliveries are sent to it, too"`
+	Events    *[]string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*"`
+	Workflows *[]string `json:"workflows,omitempty" maxItems:"50" maxLength:"200"`
+	Labels    *[]string `json:"labels,omitempty" maxItems:"20" maxLength:"1024"`
+	Format    *string   `json:"format,omitempty" enum:"json,text,slack,teams"`
+	Secrets   *[]string `json:"secrets,omitempty" minItems:"1" maxItems:"2" maxLength:"200" doc:"that sign the requests; to replace one, set the new and the old one until the receiver has the new one" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+	Disabled  *bool     `json:"disabled,omitempty" doc:"true: it receives nothing, and its waiting deliveries are skipped"`
 }
 
 // Endpoint is a receiver of events.

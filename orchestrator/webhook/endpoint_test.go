@@ -71,14 +71,14 @@ func TestEditIsChecked(t *testing.T) {
 	k := open(t, cfg)
 	e, _ := k.create(t, "https://example.org/")
 	local, fine, events := "http://[::1]/", "https://other.example/", []string{"site.*"}
-	if _, err := k.Edit(t.Context(), e.ID, Edit{URL: &local}); !errors.As(err, new(*jobs.FieldError)) {
+	if _, err := k.Edit(t.Context(), e.ID, EndpointEdit{URL: &local}); !errors.As(err, new(*jobs.FieldError)) {
 		t.Errorf("got %v, want a *job.FieldError", err)
 	}
-	is, err := k.Edit(t.Context(), e.ID, Edit{URL: &fine, Events: &events})
+	is, err := k.Edit(t.Context(), e.ID, EndpointEdit{URL: &fine, Events: &events})
 	if err != nil || is.URL != fine || len(is.Events) != 1 || is.State != StateActive {
 		t.Errorf("got %+v, %v, want the new URL and events", is, err)
 	}
-	if _, err := k.Edit(t.Context(), "wh-unknown", Edit{}); !errors.Is(err, ErrNoEndpoint) {
+	if _, err := k.Edit(t.Context(), "wh-unknown", EndpointEdit{}); !errors.Is(err, ErrNoEndpoint) {
 		t.Errorf("got %v, want %v", err, ErrNoEndpoint)
 	}
 }
@@ -150,7 +150,7 @@ func TestRequestsAreSignedWithAllSecrets(t *testing.T) {
 	e, first := k.create(t, r.URL)
 	second := webhook.NewSecret()
 	for i, secrets := range [][]string{{second, first}, {second}} {
-		testutil.Must(k.Edit(t.Context(), e.ID, Edit{Secrets: &secrets}))(t)
+		testutil.Must(k.Edit(t.Context(), e.ID, EndpointEdit{Secrets: &secrets}))(t)
 		k.emit(t, "job.completed", 1)
 		k.settled(t, e.ID, fmt.Sprintf("map[delivered:%d]", i+1))
 		if g := r.requests()[i]; !g.verified(second) || g.verified(first) != (i == 0) {
@@ -158,7 +158,7 @@ func TestRequestsAreSignedWithAllSecrets(t *testing.T) {
 		}
 	}
 	for _, secrets := range [][]string{{}, {"short"}, {first, second, first}} {
-		if _, err := k.Edit(t.Context(), e.ID, Edit{Secrets: &secrets}); !errors.As(err, new(*jobs.FieldError)) {
+		if _, err := k.Edit(t.Context(), e.ID, EndpointEdit{Secrets: &secrets}); !errors.As(err, new(*jobs.FieldError)) {
 			t.Errorf("%q: got %v, want a *job.FieldError", secrets, err)
 		}
 	}
@@ -213,7 +213,7 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 		t.Error("the secret of the configuration does not verify the request")
 	}
 	url, off := "https://example.org", true
-	_, editErr := k.Edit(t.Context(), id, Edit{URL: &url})
+	_, editErr := k.Edit(t.Context(), id, EndpointEdit{URL: &url})
 	for what, err := range map[string]error{"edit": editErr, "remove": k.Remove(t.Context(), id)} {
 		if !errors.Is(err, ErrStatic) {
 			t.Errorf("%s: got %v, want %v", what, err, ErrStatic)
@@ -223,7 +223,7 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 		t.Errorf("the same name: got %v, want a *job.FieldError", err)
 	}
 	for _, disabled := range []bool{off, !off} {
-		testutil.Must(k.Edit(t.Context(), id, Edit{Disabled: &disabled}))(t)
+		testutil.Must(k.Edit(t.Context(), id, EndpointEdit{Disabled: &disabled}))(t)
 		if is, err := open(t, cfg).Get(t.Context(), id); err != nil || (is.State == StateDisabled) != disabled || !is.Static {
 			t.Errorf("another process: got %+v, %v, want disabled %v", is, err, disabled)
 		}

@@ -157,7 +157,7 @@ func (s *Service) Create(ctx context.Context, n NewEndpoint) (Endpoint, string, 
 // Edit changes an endpoint. It returns ErrNoEndpoint, a *job.FieldError, or ErrStatic for changes other than Disabled
 // of an endpoint of the configuration. Waiting deliveries are sent to the new URL; deliveries to a disabled endpoint
 // are skipped.
-func (s *Service) Edit(ctx context.Context, id string, e Edit) (Endpoint, error) {
+func (s *Service) Edit(ctx context.Context, id string, e EndpointEdit) (Endpoint, error) {
 	changed := e.URL != nil || e.Events != nil || e.Format != nil || e.Secrets != nil || e.Workflows != nil || e.Labels != nil
 	if _, static := s.static[id]; static && changed {
 		return Endpoint{}, fmt.Errorf("edit webhook %s: %w", id, ErrStatic)

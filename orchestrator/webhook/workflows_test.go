@@ -83,7 +83,7 @@ func TestEventsOfWorkflows(t *testing.T) {
 				testutil.Ok(t, k.Remove(t.Context(), e.ID))
 			}
 		}
-		testutil.Must(k.Edit(t.Context(), off.ID, Edit{Events: &[]string{"job.*"}}))(t)
+		testutil.Must(k.Edit(t.Context(), off.ID, EndpointEdit{Events: &[]string{"job.*"}}))(t)
 		testutil.Eventually(t, "nothing is kept", func() bool { return rdb.Exists(t.Context(), "muster:{0}:readers").Val() == 0 })
 		if _, _, err := k.Create(t.Context(), NewEndpoint{URL: "http://127.0.0.1:1/", Labels: []string{"x"}}); !errors.As(err, new(*jobs.FieldError)) {
 			t.Errorf("an invalid label: got %v", err)

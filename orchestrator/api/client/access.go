@@ -62,27 +62,6 @@ type Caller struct {
 	Role access.Role `json:"role"`
 }
 
-// NewWebhook is a webhook to create.
-type NewWebhook struct {
-	Name      string   `json:"name,omitempty" cli:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
-	URL       string   `json:"url" cli:"arg" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
-	Events    []string `json:"events,omitempty" cli:"event" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
-	Workflows []string `json:"workflows,omitempty" cli:"workflow" maxItems:"50" maxLength:"200" doc:"for events that begin with workflow: names of workflows, or prefixes as in billing-*. Defaults to all but Muster's own." example:"billing-*"`
-	Labels    []string `json:"labels,omitempty" cli:"label" maxItems:"20" maxLength:"1024" doc:"for events that begin with workflow: labels that the workflow has, KEY=VALUE" example:"team=billing"`
-	Format    string   `json:"format,omitempty" cli:"format" enum:"json,text,slack,teams" doc:"of the body. Defaults to json."`
-}
-
-// WebhookEdit changes a webhook. Absent fields are unchanged.
-type WebhookEdit struct {
-	URL       *string   `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"waiting deliveries are sent to it, too"`
-	Events    *[]string `json:"events,omitempty" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*"`
-	Workflows *[]string `json:"workflows,omitempty" maxItems:"50" maxLength:"200"`
-	Labels    *[]string `json:"labels,omitempty" maxItems:"20" maxLength:"1024"`
-	Format    *string   `json:"format,omitempty" enum:"json,text,slack,teams"`
-	Secrets   *[]string `json:"secrets,omitempty" minItems:"1" maxItems:"2" maxLength:"200" doc:"that sign the requests; to replace one, set the new and the old one until the receiver has the new one" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
-	Disabled  *bool     `json:"disabled,omitempty" doc:"true: it receives nothing, and its waiting deliveries are skipped"`
-}
-
 // WebhookSecret is a webhook with a new secret.
 type WebhookSecret struct {
 	webhook.Endpoint
@@ -97,7 +76,7 @@ type WebhookPath struct {
 // WebhookChange is the input of EditWebhook.
 type WebhookChange struct {
 	WebhookPath
-	Body WebhookEdit
+	Body webhook.EndpointEdit
 }
 
 // WebhookTest is the input of TestWebhook.
@@ -124,7 +103,7 @@ type DeliveryChange struct {
 // Operations on webhooks. They need the role admin, because the creator of a webhook can read all events.
 var (
 	ListWebhooks  = Declare[None, Page[webhook.Endpoint]]("GET /v1/webhooks", "listWebhooks", "webhooks", "List the webhooks", forAdmins)
-	CreateWebhook = Declare[With[NewWebhook], WebhookSecret]("POST /v1/webhooks", "createWebhook", "webhooks", "Create a webhook", forAdmins, Fails(http.StatusConflict), Returns(http.StatusCreated))
+	CreateWebhook = Declare[With[webhook.NewEndpoint], WebhookSecret]("POST /v1/webhooks", "createWebhook", "webhooks", "Create a webhook", forAdmins, Fails(http.StatusConflict), Returns(http.StatusCreated))
 	GetWebhook    = Declare[WebhookPath, webhook.Endpoint]("GET /v1/webhooks/{id}", "getWebhook", "webhooks", "Get a webhook", forAdmins, Fails(http.StatusNotFound))
 	EditWebhook   = Declare[WebhookChange, webhook.Endpoint]("PATCH /v1/webhooks/{id}", "editWebhook", "webhooks", "Change, disable or enable a webhook", forAdmins, ofEnded)
 	DeleteWebhook = Declare[WebhookPath, None]("DELETE /v1/webhooks/{id}", "deleteWebhook", "webhooks", "Delete a webhook; its waiting deliveries are not sent", forAdmins, ofEnded)
