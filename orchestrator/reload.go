@@ -230,7 +230,7 @@ func schedules(cfg config.Config, registry *sites.Registry) (list []tasks.Schedu
 		add(refreshSchedule, "@every "+cfg.Proxies.RefreshEvery.String())
 	}
 	for i, from := range cfg.Proxies.Sources {
-		if every := from.EveryOr(0); every > 0 {
+		if every := from.Every; every > 0 {
 			add(fmt.Sprintf("%s.%d", refreshSchedule, i+1), "@every "+every.String())
 		}
 	}
@@ -303,7 +303,7 @@ func (s *System) refreshNow(ctx context.Context, name string) (string, error) {
 		if err != nil || n < 1 || n > len(cfg.Sources) {
 			return "", tasks.Permanent(fmt.Errorf("no source %s in proxies.sources", number))
 		}
-		from, every = from[n-1:n], cfg.Sources[n-1].EveryOr(0)
+		from, every = from[n-1:n], cfg.Sources[n-1].Every
 	}
 	run, err := s.proxies.Refresh(ctx, from...).Send(ctx, s.Client, tasks.Name(proxies.RefreshName), tasks.ProgressKeys(proxies.ProgressPrefix),
 		tasks.Unique(proxies.ProgressPrefix, max(every, time.Minute)))

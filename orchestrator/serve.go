@@ -182,9 +182,7 @@ func Guarded(s *System) (api.Config, error) {
 	var tokens *access.Tokens
 	if j := cfg.JWT; j.Enabled() {
 		var err error
-		if tokens, err = access.NewTokens(access.TokensConfig{
-			JWKS: j.JWKS, Issuer: j.Issuer, Audience: j.Audience, RoleClaim: j.RoleClaim, Leeway: j.Leeway, Logger: logger,
-		}); err != nil {
+		if tokens, err = access.NewTokens(j, logger); err != nil {
 			return api.Config{}, fmt.Errorf("set up the HTTP interface: %w", err)
 		}
 	}

@@ -105,7 +105,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.tracing, err = otlp.Open(tracing.Config(cfg.Tracing), logger); err != nil {
+	if s.tracing, err = otlp.Open(cfg.Tracing, logger); err != nil {
 		return nil, err
 	}
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})
@@ -377,19 +377,13 @@ func (s *System) Refresh(ctx context.Context) tasks.Signature[proxies.Report] {
 func (s *System) Sources() []source.Source {
 	var from []source.Source
 	for _, c := range s.cfg().Proxies.Sources {
-		from = append(from, s.source(c))
+		c.AllowLocal = s.cfg().Proxies.AllowLocal
+		from = append(from, c.Source)
 	}
 	if s.cfg().Proxies.Public {
 		from = append(from, source.Public()...)
 	}
 	return from
-}
-
-func (s *System) source(c config.Source) source.Source {
-	return source.Source{
-		URL: c.URL, Name: c.Name, Gateway: c.Gateway, Countries: c.Countries, Sessions: c.Sessions, Protocol: c.Protocol, Headers: c.Headers, Auth: c.Auth, Max: c.Max, Timeout: c.TimeoutOr(0),
-		AllowLocal: s.cfg().Proxies.AllowLocal,
-	}
 }
 
 // CheckProxies probes candidates in this process and adds working proxies to the pool immediately. report receives each

@@ -49,13 +49,13 @@ type Collector struct {
 	Idle     func() // closes idle connections
 }
 
-// Config configures tracing. Package otlp opens a collector from it.
+// Config are the settings of tracing. Package otlp opens a collector from it.
 type Config struct {
-	Endpoint string            // URL of the collector
-	Headers  map[string]string // headers of requests to the collector
-	Sample   float64           // share of exported traces, from 0 to 1
-	Service  string            // service name in spans
-	Timeout  time.Duration     // timeout of an export and of Close
+	Endpoint string            `yaml:"endpoint" rule:"collector" zero:"" secret:"url"` // URL of the collector
+	Headers  map[string]string `yaml:"headers" rule:"headers" secret:"all"`            // headers of requests to the collector
+	Sample   float64           `yaml:"sample" range:"0 1"`                             // share of exported traces
+	Service  string            `yaml:"service" rule:"required"`                        // service name in spans
+	Timeout  time.Duration     `yaml:"timeout" range:"100ms 1m"`                       // timeout of an export and of Close
 }
 
 // Provider returns the tracer provider, or nil if tracing is disabled.

@@ -367,7 +367,7 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 	v := reflect.ValueOf(to).Elem()
 	byName := map[string][]int{}
 	for _, f := range reflect.VisibleFields(v.Type()) { // also of embedded structs
-		if name := f.Tag.Get("yaml"); name != "" && !f.Anonymous {
+		if name := nameOf(f); name != "" {
 			byName[name] = f.Index
 		}
 		if f.Name == "At" && posType.ConvertibleTo(f.Type) {
@@ -407,9 +407,17 @@ func (d *Decoder) Unknown(p Pair, key string, known []string) {
 func KeysOf(t reflect.Type) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(t) {
-		if name := f.Tag.Get("yaml"); name != "" && !f.Anonymous {
+		if name := nameOf(f); name != "" {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// nameOf returns the key of a field; "" for none.
+func nameOf(f reflect.StructField) string {
+	if name := f.Tag.Get("yaml"); name != "-" && !f.Anonymous {
+		return name
+	}
+	return ""
 }

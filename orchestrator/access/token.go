@@ -40,21 +40,35 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// TokensConfig configures the accepted tokens.
+// TokensConfig are the settings of the accepted tokens.
 type TokensConfig struct {
-	JWKS      string        // https URL, http URL on loopback, or path of a file with the public keys. Required.
-	Issuer    string        // iss of the tokens. Required.
-	Audience  string        // required member of aud. Required.
-	RoleClaim string        // claim with the role, a string or a list of strings. Default: "role".
-	Leeway    time.Duration // maximum clock skew. Default: 0.
-	Logger    *slog.Logger  // Default: slog.Default().
+	JWKS      string        `yaml:"jwks"`                       // https URL, http URL on loopback, or path of a file with the public keys; "": none are accepted
+	Issuer    string        `yaml:"issuer"`                     // iss of the tokens
+	Audience  string        `yaml:"audience"`                   // required member of aud
+	RoleClaim string        `yaml:"role_claim" rule:"required"` // claim with the role, a string or a list of strings
+	Leeway    time.Duration `yaml:"leeway" range:"0s 10m"`      // maximum clock skew
+}
+
+// Enabled reports whether tokens are accepted.
+func (c TokensConfig) Enabled() bool { return c.JWKS != "" }
+
+// Check returns an error if required settings are missing.
+func (c TokensConfig) Check() error {
+	if c.Enabled() && (c.Issuer == "" || c.Audience == "") {
+		return errors.New("api.jwt: issuer and audience are required with jwks, to reject tokens for other services")
+	}
+	if !c.Enabled() && (c.Issuer != "" || c.Audience != "") {
+		return errors.New("api.jwt: jwks is required: the URL or file with the public keys of the issuer")
+	}
+	return nil
 }
 
 // Tokens verifies JSON Web Tokens (RFC 7519) with the public keys of an identity provider. It is safe for concurrent use.
 type Tokens struct {
-	cfg  TokensConfig
-	now  func() time.Time
-	load func(context.Context) ([]byte, error)
+	cfg    TokensConfig
+	logger *slog.Logger
+	now    func() time.Time
+	load   func(context.Context) ([]byte, error)
 
 	mu     sync.Mutex // guards the fields below
 	set    []jose.JSONWebKey
@@ -64,17 +78,11 @@ type Tokens struct {
 }
 
 // NewTokens returns Tokens. It reads a file immediately, and a URL with the first token.
-func NewTokens(cfg TokensConfig) (*Tokens, error) {
-	if cfg.RoleClaim == "" {
-		cfg.RoleClaim = "role"
+func NewTokens(cfg TokensConfig, logger *slog.Logger) (*Tokens, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.Issuer == "" || cfg.Audience == "" {
-		return nil, errors.New("api.jwt: issuer and audience are required with jwks, to reject tokens for other services")
-	}
-	t := &Tokens{cfg: cfg, now: time.Now}
+	t := &Tokens{cfg: cfg, logger: logger, now: time.Now}
 	if !strings.Contains(cfg.JWKS, "://") {
 		t.load = func(context.Context) ([]byte, error) { return readKeySet(cfg.JWKS) }
 		data, err := readKeySet(cfg.JWKS)
@@ -320,7 +328,7 @@ func (t *Tokens) reload(ctx context.Context, done chan struct{}) {
 		set, err = parseKeySet(data)
 	}
 	if err != nil {
-		t.cfg.Logger.WarnContext(ctx, "cannot read the keys of tokens; the last keys remain valid for a day", "setting", "api.jwt.jwks", "err", err)
+		t.logger.WarnContext(ctx, "cannot read the keys of tokens; the last keys remain valid for a day", "setting", "api.jwt.jwks", "err", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

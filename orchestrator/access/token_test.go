@@ -82,7 +82,7 @@ func claims(at time.Time, changes map[string]any) map[string]any {
 }
 
 func tokensConfig(jwks string) TokensConfig {
-	return TokensConfig{JWKS: jwks, Issuer: "https://id.example", Audience: "muster", Leeway: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	return TokensConfig{JWKS: jwks, Issuer: "https://id.example", Audience: "muster", RoleClaim: "role", Leeway: 30 * time.Second}
 }
 
 func TestOnlyValidTokensAreAccepted(t *testing.T) {
@@ -90,7 +90,7 @@ func TestOnlyValidTokensAreAccepted(t *testing.T) {
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
 	testutil.Ok(t, os.WriteFile(path, i.set(t, "rsa", "ec", "ed", "small", "shared"), 0o600))
-	tokens := testutil.Must(NewTokens(tokensConfig(path)))(t)
+	tokens := testutil.Must(NewTokens(tokensConfig(path), slog.New(slog.DiscardHandler)))(t)
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	for _, kid := range []string{"rsa", "ec", "ed"} {
@@ -144,7 +144,7 @@ func TestKeysAreRenewedFromTheURL(t *testing.T) {
 		http.Error(w, "away", http.StatusBadGateway)
 	}))
 	defer srv.Close()
-	tokens := testutil.Must(NewTokens(tokensConfig(srv.URL + "/keys")))(t)
+	tokens := testutil.Must(NewTokens(tokensConfig(srv.URL+"/keys"), slog.New(slog.DiscardHandler)))(t)
 	now := time.Now()
 	tokens.now = func() time.Time { return now }
 	check := func(kid, want string, reads int64) {
@@ -190,7 +190,7 @@ func TestOnlyAccessTokensAreAccepted(t *testing.T) {
 	i := newIssuer(t)
 	path := filepath.Join(t.TempDir(), "keys.json")
 	testutil.Ok(t, os.WriteFile(path, i.set(t, "ec"), 0o600))
-	tokens := testutil.Must(NewTokens(tokensConfig(path)))(t)
+	tokens := testutil.Must(NewTokens(tokensConfig(path), slog.New(slog.DiscardHandler)))(t)
 	signer := testutil.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.keys["ec"], KeyID: "ec"}}, (&jose.SignerOptions{}).WithType("logout+jwt")))(t)
 	text := testutil.Must(jwt.Signed(signer).Claims(claims(time.Now(), nil)).Serialize())(t)
 	if _, err := tokens.verify(t.Context(), text); !strings.Contains(denied(err), "not an access token") {
@@ -211,7 +211,7 @@ func TestTokenIsUnknownBeforeKeysAreRead(t *testing.T) {
 		},
 	} {
 		srv := httptest.NewServer(answer)
-		tokens := testutil.Must(NewTokens(tokensConfig(srv.URL)))(t)
+		tokens := testutil.Must(NewTokens(tokensConfig(srv.URL), slog.New(slog.DiscardHandler)))(t)
 		if _, err := tokens.verify(t.Context(), i.sign(t, "ec", claims(time.Now(), nil))); err == nil || denied(err) != "" {
 			t.Errorf("%s: got %v, want an error that the keys are not readable", name, err)
 		}
@@ -231,10 +231,10 @@ func TestKeyURLsMustBeSafe(t *testing.T) {
 	}
 	anyone := tokensConfig("https://id.example/keys")
 	anyone.Audience = ""
-	if _, err := NewTokens(anyone); err == nil || !strings.Contains(err.Error(), "audience") {
+	if _, err := NewTokens(anyone, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "audience") {
 		t.Errorf("without an audience: got %v, want an error", err)
 	}
-	if _, err := NewTokens(tokensConfig(filepath.Join(t.TempDir(), "none"))); !errors.Is(err, os.ErrNotExist) {
+	if _, err := NewTokens(tokensConfig(filepath.Join(t.TempDir(), "none")), slog.New(slog.DiscardHandler)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want a missing file", err)
 	}
 }

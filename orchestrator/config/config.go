@@ -26,6 +26,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"muster/internal/addressfilter"
+	"muster/internal/tracing"
+	"muster/orchestrator/access"
 )
 
 //go:generate go test -run TestSettingsPage -update .
@@ -33,22 +35,22 @@ import (
 // Config contains all settings. It is plain data and immutable after loading. Settings with the tag reload take effect on a
 // reload; the others require a restart.
 type Config struct {
-	DataDir  string   `yaml:"data_dir" rule:"required"`
-	Redis    Redis    `yaml:"redis"`
-	Log      Log      `yaml:"log"`
-	Tracing  Tracing  `yaml:"tracing"`
-	Network  Network  `yaml:"network"`
-	Workers  Workers  `yaml:"workers"`
-	Queue    Queue    `yaml:"queue"`
-	Proxies  Proxies  `yaml:"proxies"`
-	Sites    Sites    `yaml:"sites"`
-	Wait     Wait     `yaml:"wait"`
-	API      API      `yaml:"api"`
-	Jobs     Jobs     `yaml:"jobs"`
-	Agents   Agents   `yaml:"agents"`
-	Webhooks Webhooks `yaml:"webhooks"`
-	Archive  string   `yaml:"archive" rule:"archive" zero:"" secret:"url"`
-	Shutdown Shutdown `yaml:"shutdown"`
+	DataDir  string         `yaml:"data_dir" rule:"required"`
+	Redis    Redis          `yaml:"redis"`
+	Log      Log            `yaml:"log"`
+	Tracing  tracing.Config `yaml:"tracing"`
+	Network  Network        `yaml:"network"`
+	Workers  Workers        `yaml:"workers"`
+	Queue    Queue          `yaml:"queue"`
+	Proxies  Proxies        `yaml:"proxies"`
+	Sites    Sites          `yaml:"sites"`
+	Wait     Wait           `yaml:"wait"`
+	API      API            `yaml:"api"`
+	Jobs     Jobs           `yaml:"jobs"`
+	Agents   Agents         `yaml:"agents"`
+	Webhooks Webhooks       `yaml:"webhooks"`
+	Archive  string         `yaml:"archive" rule:"archive" zero:"" secret:"url"`
+	Shutdown Shutdown       `yaml:"shutdown"`
 }
 
 // Redis selects the Redis to use.
@@ -230,10 +232,10 @@ type API struct {
 	Keys     []string `yaml:"keys" secret:"all" reload:"yes"`
 	Hosts    []string `yaml:"hosts" reload:"yes"`
 
-	Rate  float64  `yaml:"rate" range:"0 1000000"`
-	Burst int      `yaml:"burst" range:"1 1000000"`
-	CORS  []string `yaml:"cors" rule:"origins"`
-	JWT   JWT      `yaml:"jwt"`
+	Rate  float64             `yaml:"rate" range:"0 1000000"`
+	Burst int                 `yaml:"burst" range:"1 1000000"`
+	CORS  []string            `yaml:"cors" rule:"origins"`
+	JWT   access.TokensConfig `yaml:"jwt"`
 }
 
 // Jobs configures the execution and retention of pipeline jobs.
@@ -279,7 +281,7 @@ func Default() Config {
 			Interval:    500 * time.Millisecond,
 		},
 		Log:     Log{Level: "info", Format: "auto"},
-		Tracing: defaultTracing(),
+		Tracing: tracing.Config{Sample: 1, Service: "muster", Timeout: 5 * time.Second}, // without an endpoint, tracing is disabled
 		Workers: Workers{Concurrency: 8, PingTimeout: 5 * time.Second},
 		Queue: Queue{
 			MaxWorkers:          8,
@@ -322,7 +324,7 @@ func Default() Config {
 		},
 		API: API{
 			Listen: "127.0.0.1:8000", Enabled: true, Rate: 1000, Burst: 2000,
-			JWT: JWT{RoleClaim: "role", Leeway: 30 * time.Second},
+			JWT: access.TokensConfig{RoleClaim: "role", Leeway: 30 * time.Second},
 		},
 		Jobs: Jobs{
 			Timeout:       168 * time.Hour,
@@ -379,29 +381,6 @@ func checkKeepFor(keep map[string]time.Duration) []error {
 	return errs
 }
 
-// JWT configures the JSON Web Tokens that the HTTP API accepts.
-type JWT struct {
-	JWKS      string        `yaml:"jwks"`
-	Issuer    string        `yaml:"issuer"`
-	Audience  string        `yaml:"audience"`
-	RoleClaim string        `yaml:"role_claim" rule:"required"`
-	Leeway    time.Duration `yaml:"leeway" range:"0s 10m"`
-}
-
-// Enabled reports whether the API accepts tokens.
-func (j JWT) Enabled() bool { return j.JWKS != "" }
-
-// check returns an error if required settings are missing.
-func (j JWT) check() error {
-	if j.Enabled() && (j.Issuer == "" || j.Audience == "") {
-		return errors.New("api.jwt: issuer and audience are required with jwks, to reject tokens for other services")
-	}
-	if !j.Enabled() && (j.Issuer != "" || j.Audience != "") {
-		return errors.New("api.jwt: jwks is required: the URL or file with the public keys of the issuer")
-	}
-	return nil
-}
-
 // checkOrigin validates the origin of web pages.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
@@ -412,20 +391,6 @@ func checkOrigin(text string) error {
 		return fmt.Errorf("invalid origin %q: use https://host or http://host:port without a path", maskURL(text))
 	}
 	return nil
-}
-
-// Tracing configures the export of OpenTelemetry spans. Changes require a restart.
-type Tracing struct {
-	Endpoint string            `yaml:"endpoint" rule:"collector" zero:"" secret:"url"`
-	Headers  map[string]string `yaml:"headers" rule:"headers" secret:"all"`
-	Sample   float64           `yaml:"sample" range:"0 1"`
-	Service  string            `yaml:"service" rule:"required"`
-	Timeout  time.Duration     `yaml:"timeout" range:"100ms 1m"`
-}
-
-// defaultTracing returns the defaults. Without an endpoint, tracing is disabled.
-func defaultTracing() Tracing {
-	return Tracing{Sample: 1, Service: "muster", Timeout: 5 * time.Second}
 }
 
 // checkCollector validates the URL of a collector.

@@ -376,7 +376,8 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	want.Redis.URL = "redis://:secret@127.0.0.1:7000/3"
 	want.Workers.Processes = 3
 	want.Queue.MaxPerResolver = map[string]int{"crossref": 3, "unpaywall": 2}
-	want.Proxies.Sources = []Source{{URL: "http://127.0.0.1:1/a.txt", Headers: map[string]string{"X-A": "${B}"}, Every: "1h"}, {URL: "list.txt"}}
+	want.Proxies.Sources = SourcesAt("http://127.0.0.1:1/a.txt", "list.txt")
+	want.Proxies.Sources[0].Headers, want.Proxies.Sources[0].Every = map[string]string{"X-A": "${B}"}, time.Hour
 	want.Proxies.MinUsable = 0
 	want.Proxies.RefreshEvery = 0
 	want.Sites.Schedule = map[string]string{"shop": "*/5 * * * *", "news": "@every 2h"}

@@ -181,7 +181,7 @@ func (l *Loaded) check(all []setting) []error {
 		errs = append(errs, l.located("redis.mode", fmt.Errorf(
 			"redis.mode: %s starts a Redis, but redis.url is also set; remove one of them", l.Redis.Mode)))
 	}
-	if err := l.API.JWT.check(); err != nil {
+	if err := l.API.JWT.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

@@ -12,49 +12,24 @@ import (
 	"time"
 
 	shown "muster/internal/webhook"
-	"muster/internal/yamlstrict"
 	"muster/orchestrator/webhook"
 	"muster/proxies/source"
 )
 
-// Source is a list of proxies at a URL or path, with options, or a paid gateway. ${NAME} in URL, Gateway, Headers and Auth is
-// replaced with an environment variable of the worker that reads the list, so that files need not contain secrets. The worker
-// reads Headers and Auth from its own settings.
+// Source is a list of proxies, or a paid gateway. The worker that reads the list expands its references to secrets, so that files need not
+// contain them, and reads Headers and Auth from its own settings.
 type Source struct {
-	URL      string            `yaml:"url" json:"url"`
-	Name     string            `yaml:"name" json:"name,omitempty"`         // name in reports; default: URL
-	Protocol string            `yaml:"protocol" json:"protocol,omitempty"` // protocol of entries without one
-	Headers  map[string]string `yaml:"headers" json:"headers,omitempty"`
-	Auth     string            `yaml:"auth" json:"auth,omitempty"`       // user:password
-	Max      int               `yaml:"max" json:"max,omitempty"`         // maximum number of candidates
-	Timeout  string            `yaml:"timeout" json:"timeout,omitempty"` // per read
-	Every    string            `yaml:"every" json:"every,omitempty"`     // refresh interval of this source
-	// Gateway is the address of a gateway with the placeholders {country} and {session}. It replaces URL; see source.Source.
-	Gateway   string   `yaml:"gateway" json:"gateway,omitempty"`
-	Countries []string `yaml:"countries" json:"countries,omitempty"`
-	Sessions  int      `yaml:"sessions" json:"sessions,omitempty"`
+	source.Source `yaml:",inline"`
+	Every         time.Duration `yaml:"every"` // refresh interval of this source
 }
 
 // SourcesAt returns sources without options.
 func SourcesAt(urls ...string) []Source {
 	var out []Source
 	for _, u := range urls {
-		out = append(out, Source{URL: u})
+		out = append(out, Source{Source: source.Source{URL: u}})
 	}
 	return out
-}
-
-// TimeoutOr returns the timeout, or the default d. check validates it.
-func (s Source) TimeoutOr(d time.Duration) time.Duration { return durationOr(s.Timeout, d) }
-
-// EveryOr returns the refresh interval, or the default d.
-func (s Source) EveryOr(d time.Duration) time.Duration { return durationOr(s.Every, d) }
-
-func durationOr(text string, d time.Duration) time.Duration {
-	if parsed, err := yamlstrict.Duration(text); err == nil {
-		return parsed
-	}
-	return d
 }
 
 var sourceProtocols = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
@@ -67,7 +42,7 @@ func (s Source) check() []error {
 	}
 	switch {
 	case s.Gateway != "" || len(s.Countries) > 0 || s.Sessions != 0:
-		if err := (source.Source{URL: s.URL, Name: s.Name, Gateway: s.Gateway, Countries: s.Countries, Sessions: s.Sessions}).CheckGateway(); err != nil {
+		if err := s.CheckGateway(); err != nil {
 			bad("%w", err)
 		}
 	case strings.TrimSpace(s.URL) == "":
@@ -82,17 +57,11 @@ func (s Source) check() []error {
 	if s.Max < 0 || s.Max > 1_000_000 {
 		bad("max %d is out of range; use 1 to 1000000", s.Max)
 	}
-	for name, text := range map[string]string{"timeout": s.Timeout, "every": s.Every} {
-		if text == "" {
-			continue
-		}
-		least, most := time.Second, 10*time.Minute
-		if name == "every" {
-			least, most = time.Minute, 720*time.Hour
-		}
-		if d, err := yamlstrict.Duration(text); err != nil || d < least || d > most {
-			bad("invalid %s %q: use a duration from %s to %s", name, text, short(least), short(most))
-		}
+	if d := s.Timeout; d != 0 && (d < time.Second || d > 10*time.Minute) {
+		bad("invalid timeout %s: use a duration from 1s to 10m", short(d))
+	}
+	if d := s.Every; d != 0 && (d < time.Minute || d > 720*time.Hour) {
+		bad("invalid every %s: use a duration from 1m to 720h", short(d))
 	}
 	return errs
 }
@@ -109,10 +78,17 @@ func (s Source) shown() string {
 		}
 	}
 	var more []string
-	for _, part := range []struct{ name, value string }{{"name", s.Name}, {"protocol", s.Protocol}, {"timeout", s.Timeout}, {"every", s.Every}} {
-		if part.value != "" {
-			more = append(more, part.name+" "+part.value)
-		}
+	if s.Name != "" {
+		more = append(more, "name "+s.Name)
+	}
+	if s.Protocol != "" {
+		more = append(more, "protocol "+s.Protocol)
+	}
+	if s.Timeout > 0 {
+		more = append(more, "timeout "+short(s.Timeout))
+	}
+	if s.Every > 0 {
+		more = append(more, "every "+short(s.Every))
 	}
 	if s.Max > 0 {
 		more = append(more, fmt.Sprintf("max %d", s.Max))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"muster/proxies/source"
 )
 
 func TestSourcesWithOptions(t *testing.T) {
@@ -27,15 +29,12 @@ proxies:
       countries: [Bulgaria]
       sessions: 3
 `)})
-	want := []Source{{URL: "list.txt"}, {
+	want := []Source{SourcesAt("list.txt")[0], {Source: source.Source{
 		URL: "https://me:s3same@example.org/list?key=${KEY}", Name: "paid", Protocol: "socks5", Headers: map[string]string{"X-Token": "s3same2"},
-		Auth: "me:s3same3", Max: 500, Timeout: "20s", Every: "30m",
-	}, {Name: "gate", Gateway: "http://me:s3same4_{country}_{session}@gate.example.org:31112", Countries: []string{"Bulgaria"}, Sessions: 3}}
+		Auth: "me:s3same3", Max: 500, Timeout: 20 * time.Second,
+	}, Every: 30 * time.Minute}, {Source: source.Source{Name: "gate", Gateway: "http://me:s3same4_{country}_{session}@gate.example.org:31112", Countries: []string{"Bulgaria"}, Sessions: 3}}}
 	if got := l.Proxies.Sources; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if got := want[1].EveryOr(0); got != 30*time.Minute || want[0].TimeoutOr(time.Hour) != time.Hour {
-		t.Errorf("got every %s, want 30m, and the default timeout", got)
 	}
 	for _, s := range l.Settings() {
 		if strings.Contains(fmt.Sprint(s.Value), "s3same") {
@@ -53,10 +52,10 @@ func TestWrongSources(t *testing.T) {
 		"{name: x, sessions: 2}":                     "invalid gateway: use",
 		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
 		"{url: a.txt, every: 10s}":                   "use a duration from 1m to 720h",
-		"{url: a.txt, timeout: soon}":                "use a duration from 1s to 10m",
+		"{url: a.txt, timeout: soon}":                "want a duration such as",
 		"{url: a.txt, max: -1}":                      "out of range",
 		"{url: 'https://u:s3same@h/', auth: secret}": "invalid auth: use user:password",
-		"[nested]": "want a mapping with the keys url",
+		"[nested]": "want a mapping with the keys name, url",
 	} {
 		_, err := Load(Sources{File: write(t, "proxies:\n  sources:\n    - "+text+"\n")})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3same") {

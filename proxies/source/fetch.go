@@ -48,7 +48,7 @@ type Source struct {
 	// Timeout limits the fetch. Defaults to 30 s.
 	Timeout time.Duration `json:"timeout,omitempty" yaml:"timeout"`
 	// AllowLocal accepts loopback and private addresses. Defaults to false.
-	AllowLocal bool `json:"allow_local,omitempty" yaml:"allow_local"`
+	AllowLocal bool `json:"allow_local,omitempty" yaml:"-"`
 }
 
 // Label returns the name for reports and logs, without credentials.
