@@ -11,32 +11,9 @@ const maxArgs = 10 * MaxNodes
 // check returns an error if a graph that was read from Redis is invalid: it refers to nodes or tasks that it does not
 // have, a node lacks something that its kind needs, or nodes depend on each other.
 func check(g *Graph) error {
-	if g.Root < 0 || g.Root >= len(g.Nodes) {
-		return fmt.Errorf("the root is node %d of %d", g.Root, len(g.Nodes))
+	if g.Root < 0 || g.Root >= len(g.Nodes) || g.Nodes[g.Root].Kind == Permit {
+		return fmt.Errorf("node %d of %d is no root", g.Root, len(g.Nodes))
 	}
-	if err := checkSubs(g); err != nil {
-		return err
-	}
-	if r := &g.Nodes[g.Root]; r.Kind == Permit {
-		return fmt.Errorf("the root, node %d, has no value", g.Root)
-	}
-	forward := false
-	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		if err := checkNode(g, n); err != nil {
-			return fmt.Errorf("node %d %w", i, err)
-		}
-		forward = forward || n.refersTo(i)
-	}
-	if !forward { // the common case, without a cycle
-		return nil
-	}
-	_, err := orderOf(g)
-	return err
-}
-
-// checkSubs checks the graphs of members of maps, and the references of tasks to them.
-func checkSubs(g *Graph) error {
 	for i := range g.Specs {
 		if s := g.Specs[i].Sub; s < 0 || s > len(g.Subs) {
 			return fmt.Errorf("task %d is graph %d of %d", i, s-1, len(g.Subs))
@@ -51,7 +28,19 @@ func checkSubs(g *Graph) error {
 			return fmt.Errorf("graph %d has no node %d for its element", i, s.Hole)
 		}
 	}
-	return nil
+	forward := false
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if !g.valid(n) {
+			return fmt.Errorf("node %d of kind %d is invalid", i, n.Kind)
+		}
+		forward = forward || n.refersTo(i)
+	}
+	if !forward { // the common case, without a cycle
+		return nil
+	}
+	_, err := orderOf(g)
+	return err
 }
 
 // refersTo reports whether n waits for node i or for a later one.
@@ -60,53 +49,33 @@ func (n *Node) refersTo(i int) bool {
 	return n.In > i || slices.ContainsFunc(n.Args, later) || slices.ContainsFunc(n.After, later)
 }
 
-func checkNode(g *Graph, n *Node) error {
+// valid reports whether a node refers to nodes and tasks of g, and has what its kind needs.
+func (g *Graph) valid(n *Node) bool {
+	size := len(g.Nodes)
+	outside := func(ref int) bool { return ref < 0 || ref >= size }
 	for _, ref := range [...]int{n.In, n.Lim, n.Rel, n.By} {
-		if ref < 0 || ref > len(g.Nodes) {
-			return fmt.Errorf("refers to node %d of %d", ref-1, len(g.Nodes))
+		if ref < 0 || ref > size {
+			return false
 		}
 	}
-	for _, refs := range [...][]int{n.Args, n.After} {
-		for _, ref := range refs {
-			if ref < 0 || ref >= len(g.Nodes) {
-				return fmt.Errorf("refers to node %d of %d", ref, len(g.Nodes))
-			}
-		}
-	}
-	if n.AtMost < 0 {
-		return fmt.Errorf("has room for %d", n.AtMost)
+	if slices.ContainsFunc(n.Args, outside) || slices.ContainsFunc(n.After, outside) || n.AtMost < 0 || n.Single && len(n.Args) != 1 {
+		return false
 	}
 	switch n.Kind {
-	case Task, Each, Catch:
-		if n.Spec < 0 || n.Spec >= len(g.Specs) {
-			return fmt.Errorf("runs task %d of %d", n.Spec, len(g.Specs))
-		}
-	}
-	if n.Single && len(n.Args) != 1 {
-		return fmt.Errorf("has %d outcomes, expected 1", len(n.Args))
-	}
-	switch n.Kind {
-	case Task, List, Outcomes, Permit, Const:
-	case Each, Wrap:
-		if n.In == 0 {
-			return fmt.Errorf("of kind %d has no input", n.Kind)
-		}
-	case Catch:
-		if n.In == 0 {
-			return fmt.Errorf("catches the failure of nothing")
-		}
+	case List, Outcomes, Permit, Const:
+		return true
+	case Task:
+		return n.Spec >= 0 && n.Spec < len(g.Specs)
+	case Each, Catch:
+		return n.Spec >= 0 && n.Spec < len(g.Specs) && n.In > 0
+	case Wrap:
+		return n.In > 0
 	case EachEnded:
-		if n.In == 0 || g.Nodes[n.In-1].Kind != Each || g.Nodes[n.In-1].In == 0 {
-			return fmt.Errorf("waits for the members of no map")
-		}
+		return n.In > 0 && g.Nodes[n.In-1].Kind == Each
 	case Pair, Or:
-		if len(n.Args) != 2 {
-			return fmt.Errorf("has %d parts, expected 2", len(n.Args))
-		}
-	default:
-		return fmt.Errorf("is of kind %d, which is unknown", n.Kind)
+		return len(n.Args) == 2
 	}
-	return nil
+	return false
 }
 
 // order has the nodes of a graph in an order in which each comes after its predecessors.
