@@ -14,6 +14,11 @@ const (
 	shownInAll   = 500 // bytes, then it is cut
 )
 
+// links are the words between the first part of a signature and what follows it.
+var links = map[Shape]string{
+	Chain: " → ", Chord: " → ", Map: " → each ", MapFunc: " → each (", After: "; then ", Rescue: ", or ", OnSuccess: ", on success ", OnError: ", on error ",
+}
+
 // String returns the tree on one line; long parts are cut.
 func (s *Sig) String() string {
 	var b strings.Builder
@@ -43,17 +48,9 @@ func (s *Sig) write(b *strings.Builder) {
 		}
 		b.WriteString(end)
 	}
-	after := func(word, name string) {
-		s.Kids[0].write(b)
-		b.WriteString(word + name)
-	}
 	switch s.Shape {
 	case Call:
 		b.WriteString(s.Task + "(" + clip.Ellipsis(string(s.Input), shownInput) + ")")
-	case Chain, Chord:
-		after(" → ", s.Task)
-	case Map:
-		after(" → each ", s.Task)
 	case Group:
 		list("[", "]", s.Kids)
 	case Join:
@@ -62,19 +59,16 @@ func (s *Sig) write(b *strings.Builder) {
 		list("settle(", ")", s.Kids)
 	case Try:
 		list("try(", ")", s.Kids)
-	case After:
-		after("; then ", "")
-		s.Kids[1].write(b)
-	case Rescue:
-		after(", or ", s.Task)
-	case OnSuccess:
-		after(", on success ", s.Task)
-	case OnError:
-		after(", on error ", s.Task)
 	case Value:
 		b.WriteString(clip.Ellipsis(string(s.Input), shownInput))
+	default:
+		s.Kids[0].write(b)
+		b.WriteString(links[s.Shape] + s.Task)
+	}
+	switch s.Shape {
+	case After:
+		s.Kids[1].write(b)
 	case MapFunc:
-		after(" → each (", "")
 		s.Body.write(b)
 		b.WriteString(")")
 	}
