@@ -57,12 +57,12 @@ func completeTask(s scope, in taskEnd) error {
 	}
 	of, result := api.NodeReference{Reference: in.Reference, Node: in.Node}, in.NodeResult
 	if s.IsSet("error") {
-		return done(s.env, client.FailNode.Do(s.ctx, s.api, api.NodeFailing{NodeReference: of, Body: in.NodeFailure}), "failed: node %s of %s", of.Node, of.ID)
+		return done(s.env, client.FailNode.Do(s.ctx, s.api, api.ToNode[api.NodeFailure]{NodeReference: of, Body: in.NodeFailure}), "failed: node %s of %s", of.Node, of.ID)
 	}
 	if !isNode(of.Node) {
-		return done(s.env, client.SignalWorkflow.Do(s.ctx, s.api, api.WorkflowSignal{Reference: of.Reference, Body: api.Signal{Task: of.Node, NodeResult: result}}), "sent to task %s of %s", of.Node, of.ID)
+		return done(s.env, client.SignalWorkflow.Do(s.ctx, s.api, api.ToWorkflow[api.Signal]{Reference: of.Reference, Body: api.Signal{Task: of.Node, NodeResult: result}}), "sent to task %s of %s", of.Node, of.ID)
 	}
-	return done(s.env, client.CompleteNode.Do(s.ctx, s.api, api.NodeCompletion{NodeReference: of, Body: result}), "completed: node %s of %s", of.Node, of.ID)
+	return done(s.env, client.CompleteNode.Do(s.ctx, s.api, api.ToNode[api.NodeResult]{NodeReference: of, Body: result}), "completed: node %s of %s", of.Node, of.ID)
 }
 
 // taskLists is the input of the lists of tasks and of outcomes.

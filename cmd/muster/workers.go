@@ -158,7 +158,7 @@ func putSchedule(s scope, in api.ScheduleReference) error {
 	if err != nil {
 		return err
 	}
-	put := api.SchedulePut{ScheduleReference: in, Body: api.NewSchedule{Spec: s.Args().Get(1), CatchUp: s.Int("catch-up"),
+	put := api.ToSchedule[api.NewSchedule]{ScheduleReference: in, Body: api.NewSchedule{Spec: s.Args().Get(1), CatchUp: s.Int("catch-up"),
 		Jitter: s.Duration("jitter").String(), Send: api.NewWorkflow{Task: s.Args().Get(2), Input: input, Queue: s.String("queue"), Overlap: s.String("overlap")}}}
 	if put.Body.Send.Labels, err = tasktype.ParseLabels(s.StringSlice("label")); err != nil {
 		return usageError{err}
@@ -169,7 +169,7 @@ func putSchedule(s scope, in api.ScheduleReference) error {
 	return done(s.env, client.PutSchedule.Do(s.ctx, s.api, put), "put: %s", put.Name)
 }
 
-func triggerSchedule(s scope, in api.ScheduleBackfill) error {
+func triggerSchedule(s scope, in api.ToSchedule[api.Backfill]) error {
 	if in.Body.To.IsZero() {
 		in.Body.To = time.Now()
 	}

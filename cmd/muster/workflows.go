@@ -68,7 +68,7 @@ with --wait its result.`,
 				Name: "run-again", Usage: "send a new workflow with the tasks and inputs of an ended one", ArgsUsage: "ID",
 				Description: "Prints the ID of the new workflow, or with --wait its result.",
 				Flags:       []cli.Flag{programFlag("wait"), programFlag("timeout"), jsonFlag()},
-			}, func(s scope, in api.WorkflowRunAgain) error {
+			}, func(s scope, in api.ToWorkflow[*api.RunAgain]) error {
 				sent, err := client.RunWorkflowAgain.Call(s.ctx, s.api, in)
 				return s.showSent(sent, err)
 			}),
@@ -400,7 +400,7 @@ func retryWorkflows(s scope, in workflowsRetry) error {
 		return usageError{errors.New("--input and --drop-steps need one ID")}
 	}
 	for _, id := range s.Args().Slice() {
-		if err := done(s.env, client.RetryWorkflow.Do(s.ctx, s.api, api.WorkflowRetry{Reference: api.Reference{ID: id}, Body: &in.Retry}), "retried: %s", id); err != nil {
+		if err := done(s.env, client.RetryWorkflow.Do(s.ctx, s.api, api.ToWorkflow[*api.Retry]{Reference: api.Reference{ID: id}, Body: &in.Retry}), "retried: %s", id); err != nil {
 			return err
 		}
 	}

@@ -40,34 +40,10 @@ type Tokened struct {
 	Token string `json:"token" minLength:"1" maxLength:"5000" doc:"the token, a secret"`
 }
 
-// NodeCompletion is the input of CompleteNode.
-type NodeCompletion struct {
-	NodeReference
-	Body NodeResult
-}
-
 // Signal is a result for an external task of a workflow, by the name of the task.
 type Signal struct {
 	Task string `json:"task" minLength:"1" maxLength:"200" doc:"name of the task"`
 	NodeResult
-}
-
-// WorkflowSignal is the input of SignalWorkflow.
-type WorkflowSignal struct {
-	Reference
-	Body Signal
-}
-
-// NodeFailing is the input of FailNode.
-type NodeFailing struct {
-	NodeReference
-	Body NodeFailure
-}
-
-// NodeExtending is the input of ExtendNode.
-type NodeExtending struct {
-	NodeReference
-	Body NodeExtension
 }
 
 // TokenResult is the result of the task of a token.
@@ -91,10 +67,10 @@ type TokenExtension struct {
 // Operations on tasks that are completed externally: by node, or by a token.
 var (
 	ListOpenTasks  = declare[OpenFilter, Page[tasktype.OpenToken]](ReadValues, "GET /v1/open-tasks", "listOpenTasks", "List the nodes that wait for external completion")
-	CompleteNode   = declare[NodeCompletion, None](Change, "POST /v1/workflows/{id}/nodes/{node}/complete", "completeNode", "Complete an open task with its result", http.StatusNotFound, http.StatusConflict)
-	SignalWorkflow = declare[WorkflowSignal, None](Change, "POST /v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens", http.StatusNotFound, http.StatusConflict)
-	FailNode       = declare[NodeFailing, None](Change, "POST /v1/workflows/{id}/nodes/{node}/fail", "failNode", "Fail an open task", http.StatusNotFound, http.StatusConflict)
-	ExtendNode     = declare[NodeExtending, None](Change, "POST /v1/workflows/{id}/nodes/{node}/extend", "extendNode", "Move the deadline of an open task", http.StatusNotFound, http.StatusConflict)
+	CompleteNode   = declare[ToNode[NodeResult], None](Change, "POST /v1/workflows/{id}/nodes/{node}/complete", "completeNode", "Complete an open task with its result", http.StatusNotFound, http.StatusConflict)
+	SignalWorkflow = declare[ToWorkflow[Signal], None](Change, "POST /v1/workflows/{id}/signals", "signalWorkflow", "Complete the open task of a name, or the next one that opens", http.StatusNotFound, http.StatusConflict)
+	FailNode       = declare[ToNode[NodeFailure], None](Change, "POST /v1/workflows/{id}/nodes/{node}/fail", "failNode", "Fail an open task", http.StatusNotFound, http.StatusConflict)
+	ExtendNode     = declare[ToNode[NodeExtension], None](Change, "POST /v1/workflows/{id}/nodes/{node}/extend", "extendNode", "Move the deadline of an open task", http.StatusNotFound, http.StatusConflict)
 	CompleteToken  = declare[With[TokenResult], None](Change, "POST /v1/tokens/complete", "completeToken", "Complete the task of a token with its result", http.StatusNotFound, http.StatusConflict)
 	FailToken      = declare[With[TokenFailure], None](Change, "POST /v1/tokens/fail", "failToken", "Fail the task of a token", http.StatusNotFound, http.StatusConflict)
 	ExtendToken    = declare[With[TokenExtension], None](Change, "POST /v1/tokens/extend", "extendToken", "Move the deadline of the task of a token", http.StatusNotFound, http.StatusConflict)
@@ -103,20 +79,20 @@ var (
 // addExternal adds the operations on tasks that are completed externally.
 func (s *service) addExternal() {
 	serve(s, ListOpenTasks, s.open)
-	serveNone(s, CompleteNode, func(ctx context.Context, in *NodeCompletion) error {
+	serveNone(s, CompleteNode, func(ctx context.Context, in *ToNode[NodeResult]) error {
 		return s.Client.Workflow(in.ID).CompleteNode(ctx, in.Node, in.Body.Result)
 	})
-	serveNone(s, SignalWorkflow, func(ctx context.Context, in *WorkflowSignal) error {
+	serveNone(s, SignalWorkflow, func(ctx context.Context, in *ToWorkflow[Signal]) error {
 		err := s.Client.Workflow(in.ID).Signal(ctx, in.Body.Task, in.Body.Result)
 		if errors.Is(err, tasks.ErrInvalid) {
 			return httpproblem.BadField("body", "%v", err)
 		}
 		return err
 	})
-	serveNone(s, FailNode, func(ctx context.Context, in *NodeFailing) error {
+	serveNone(s, FailNode, func(ctx context.Context, in *ToNode[NodeFailure]) error {
 		return s.Client.Workflow(in.ID).FailNode(ctx, in.Node, in.Body.cause())
 	})
-	serveNone(s, ExtendNode, func(ctx context.Context, in *NodeExtending) error {
+	serveNone(s, ExtendNode, func(ctx context.Context, in *ToNode[NodeExtension]) error {
 		d, err := in.Body.duration()
 		if err != nil {
 			return err

@@ -55,12 +55,6 @@ type ScheduleFilter struct {
 	Cursor string   `query:"cursor" maxLength:"600" doc:"next of the previous page"`
 }
 
-// SchedulePut is the input of PutSchedule.
-type SchedulePut struct {
-	ScheduleReference
-	Body NewSchedule
-}
-
 // Backfill is a period whose ticks are to be sent.
 type Backfill struct {
 	From time.Time `json:"from" cli:"from" doc:"first time"`
@@ -83,21 +77,21 @@ type ScheduleChange struct {
 	Body *struct{}
 }
 
-// ScheduleBackfill is the input of BackfillSchedule.
-type ScheduleBackfill struct {
+// ToSchedule is the input of an operation on a schedule.
+type ToSchedule[T any] struct {
 	ScheduleReference
-	Body Backfill
+	Body T
 }
 
 // Operations on schedules.
 var (
 	ListSchedules    = declare[ScheduleFilter, Page[Schedule]](Read, "GET /v1/schedules", "listSchedules", "List schedules by name")
 	GetSchedule      = declare[ScheduleReference, Schedule](Read, "GET /v1/schedules/{name}", "getSchedule", "Get a schedule", http.StatusNotFound)
-	PutSchedule      = declare[SchedulePut, None](Change, "PUT /v1/schedules/{name}", "putSchedule", "Create or change a schedule; with the same spec and jitter, it keeps the time of its next tick")
+	PutSchedule      = declare[ToSchedule[NewSchedule], None](Change, "PUT /v1/schedules/{name}", "putSchedule", "Create or change a schedule; with the same spec and jitter, it keeps the time of its next tick")
 	PauseSchedule    = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/pause", "pauseSchedule", "Send no further ticks of a schedule, except requested ticks", http.StatusNotFound)
 	ResumeSchedule   = declare[ScheduleChange, None](Change, "POST /v1/schedules/{name}/resume", "resumeSchedule", "End a pause; the ticks that were due in it are not sent", http.StatusNotFound)
 	TriggerSchedule  = declare[ScheduleChange, SentWorkflow](Change, "POST /v1/schedules/{name}/trigger", "triggerSchedule", "Request a tick now", http.StatusNotFound, http.StatusConflict)
-	BackfillSchedule = declare[ScheduleBackfill, Backfilled](Change, "POST /v1/schedules/{name}/backfill", "backfillSchedule", "Request the ticks of a period in the past", http.StatusNotFound, http.StatusConflict)
+	BackfillSchedule = declare[ToSchedule[Backfill], Backfilled](Change, "POST /v1/schedules/{name}/backfill", "backfillSchedule", "Request the ticks of a period in the past", http.StatusNotFound, http.StatusConflict)
 	DeleteSchedule   = declare[ScheduleReference, None](Change, "DELETE /v1/schedules/{name}", "deleteSchedule", "Delete a schedule; its workflows continue", http.StatusNotFound)
 )
 
@@ -126,7 +120,7 @@ func (s *service) addSchedules() {
 		id, err := s.Client.Schedules().Trigger(ctx, in.Name)
 		return &sendOutput{"/v1/workflows/" + id, http.StatusAccepted, SentWorkflow{id}}, err
 	})
-	serve(s, BackfillSchedule, func(ctx context.Context, in *ScheduleBackfill) (Backfilled, error) {
+	serve(s, BackfillSchedule, func(ctx context.Context, in *ToSchedule[Backfill]) (Backfilled, error) {
 		n, err := s.Client.Schedules().Backfill(ctx, in.Name, in.Body.From, in.Body.To)
 		if errors.Is(err, tasks.ErrInvalid) {
 			err = httpproblem.BadField("body", "%v", err)
@@ -138,7 +132,7 @@ func (s *service) addSchedules() {
 	})
 }
 
-func (s *service) putSchedule(ctx context.Context, in *SchedulePut) error {
+func (s *service) putSchedule(ctx context.Context, in *ToSchedule[NewSchedule]) error {
 	sig, opts, err := s.signature(ctx, &in.Body.Send, "body.send")
 	if err != nil {
 		return err

@@ -62,16 +62,16 @@ type NodeChange struct {
 	Body *struct{}
 }
 
-// WorkflowRetry is the input of RetryWorkflow.
-type WorkflowRetry struct {
+// ToWorkflow is the input of an operation on a workflow.
+type ToWorkflow[T any] struct {
 	Reference
-	Body *Retry
+	Body T
 }
 
-// WorkflowRunAgain is the input of RunWorkflowAgain.
-type WorkflowRunAgain struct {
-	Reference
-	Body *RunAgain
+// ToNode is the input of an operation on a node.
+type ToNode[T any] struct {
+	NodeReference
+	Body T
 }
 
 // Operations on workflows and their nodes.
@@ -86,8 +86,8 @@ var (
 	CancelWorkflow    = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/cancel", "cancelWorkflow", "Fail the tasks of a workflow that have not ended; tasks that handle failures run", http.StatusNotFound, http.StatusConflict)
 	PauseWorkflow     = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/pause", "pauseWorkflow", "Keep the tasks of a workflow from starting until it is resumed; running attempts continue", http.StatusNotFound, http.StatusConflict)
 	ResumeWorkflow    = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/resume", "resumeWorkflow", "End the pause of a workflow", http.StatusNotFound, http.StatusConflict)
-	RetryWorkflow     = declare[WorkflowRetry, None](Change, "POST /v1/workflows/{id}/retry", "retryWorkflow", "Run the failed and skipped tasks of an ended workflow again", http.StatusNotFound, http.StatusConflict)
-	RunWorkflowAgain  = declare[WorkflowRunAgain, SentWorkflow](Change, "POST /v1/workflows/{id}/run-again", "runWorkflowAgain", "Send a new workflow with the tasks and inputs of an ended one", http.StatusNotFound, http.StatusConflict)
+	RetryWorkflow     = declare[ToWorkflow[*Retry], None](Change, "POST /v1/workflows/{id}/retry", "retryWorkflow", "Run the failed and skipped tasks of an ended workflow again", http.StatusNotFound, http.StatusConflict)
+	RunWorkflowAgain  = declare[ToWorkflow[*RunAgain], SentWorkflow](Change, "POST /v1/workflows/{id}/run-again", "runWorkflowAgain", "Send a new workflow with the tasks and inputs of an ended one", http.StatusNotFound, http.StatusConflict)
 	RetryWorkflows    = declare[With[SelectWorkflows], ChangedWorkflows](Change, "POST /v1/workflows/retry", "retryWorkflows", "Retry a page of failed workflows")
 	CancelWorkflows   = declare[With[SelectWorkflows], ChangedWorkflows](Change, "POST /v1/workflows/cancel", "cancelWorkflows", "Cancel a page of running workflows")
 	RevokeWorkflow    = declare[WorkflowChange, None](Change, "POST /v1/workflows/{id}/revoke", "revokeWorkflow", "Stop a workflow: tasks that have not begun do not run", http.StatusNotFound)
@@ -291,7 +291,7 @@ func ReadNode(ctx context.Context, w *tasks.Workflow, node string) (out NodeValu
 	return out, err
 }
 
-func (s *service) retry(ctx context.Context, in *WorkflowRetry) error {
+func (s *service) retry(ctx context.Context, in *ToWorkflow[*Retry]) error {
 	var opts []tasks.RetryOption
 	if in.Body != nil {
 		for node, input := range in.Body.Inputs {
@@ -312,7 +312,7 @@ func badOption(err error) error {
 	return err
 }
 
-func (s *service) runAgain(ctx context.Context, in *WorkflowRunAgain) (*sendOutput, error) {
+func (s *service) runAgain(ctx context.Context, in *ToWorkflow[*RunAgain]) (*sendOutput, error) {
 	var opts []tasks.RetryOption
 	if in.Body != nil {
 		for node, input := range in.Body.Inputs {
