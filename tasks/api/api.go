@@ -239,6 +239,8 @@ func problemOf(err error) *httpproblem.Problem {
 		return httpproblem.BadField("query.cursor", "%v", err)
 	case errors.Is(err, engine.ErrConcurrency):
 		return httpproblem.BadField("body.concurrency", "%v", err)
+	case errors.Is(err, tasks.ErrInvalid):
+		return httpproblem.BadField("body", "%v", err)
 	}
 	if p := RedisProblem(err); p != nil {
 		return p

@@ -83,11 +83,7 @@ func (s *service) addExternal() {
 		return s.Client.Workflow(in.ID).CompleteNode(ctx, in.Node, in.Body.Result)
 	})
 	serveNone(s, SignalWorkflow, func(ctx context.Context, in *ToWorkflow[Signal]) error {
-		err := s.Client.Workflow(in.ID).Signal(ctx, in.Body.Task, in.Body.Result)
-		if errors.Is(err, tasks.ErrInvalid) {
-			return httpproblem.BadField("body", "%v", err)
-		}
-		return err
+		return s.Client.Workflow(in.ID).Signal(ctx, in.Body.Task, in.Body.Result)
 	})
 	serveNone(s, FailNode, func(ctx context.Context, in *ToNode[NodeFailure]) error {
 		return s.Client.Workflow(in.ID).FailNode(ctx, in.Node, in.Body.cause())

@@ -10,7 +10,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"muster/internal/httpproblem"
-	"muster/tasks"
 	"muster/tasks/internal/engine"
 	"muster/tasks/tasktype"
 )
@@ -92,8 +91,6 @@ func (s *service) lease(ctx context.Context, in *leaseInput) (*output[LeasedTask
 	leased, err := s.Client.Lease(waiting, tasktype.LeaseRequest{Queue: in.Body.Queue, Tasks: in.Body.Tasks, Max: in.Body.Max, Wait: min(wait, maxWait), For: length})
 	out := &output[LeasedTasks]{LeasedTasks{append([]tasktype.LeasedTask{}, leased...)}}
 	switch {
-	case errors.Is(err, tasks.ErrInvalid):
-		err = httpproblem.BadField("body", "%v", err)
 	case errors.Is(err, engine.ErrLeases):
 		err = httpproblem.New(http.StatusTooManyRequests, "%v", err)
 	case waiting.Err() != nil && ctx.Err() == nil: // the server stops

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -122,9 +121,6 @@ func (s *service) addSchedules() {
 	})
 	serve(s, BackfillSchedule, func(ctx context.Context, in *ToSchedule[Backfill]) (Backfilled, error) {
 		n, err := s.Client.Schedules().Backfill(ctx, in.Name, in.Body.From, in.Body.To)
-		if errors.Is(err, tasks.ErrInvalid) {
-			err = httpproblem.BadField("body", "%v", err)
-		}
 		return Backfilled{n}, err
 	})
 	serveNone(s, DeleteSchedule, func(ctx context.Context, in *ScheduleReference) error {
@@ -141,9 +137,5 @@ func (s *service) putSchedule(ctx context.Context, in *ToSchedule[NewSchedule]) 
 	if err != nil {
 		return err
 	}
-	err = s.Client.Schedules().Put(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts, Work: sig})
-	if errors.Is(err, tasks.ErrInvalid) {
-		return httpproblem.BadField("body", "%v", err)
-	}
-	return err
+	return s.Client.Schedules().Put(ctx, tasks.Schedule{Name: in.Name, Spec: in.Body.Spec, CatchUp: in.Body.CatchUp, Jitter: jitter, Options: opts, Work: sig})
 }

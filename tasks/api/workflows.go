@@ -189,14 +189,12 @@ func (s *service) send(ctx context.Context, in *With[NewWorkflow]) (*sendOutput,
 		return nil, err
 	}
 	run, err := sig.Send(ctx, s.Client, opts...)
-	switch {
-	case errors.Is(err, tasks.ErrDuplicate):
+	if errors.Is(err, tasks.ErrDuplicate) {
 		p := httpproblem.New(http.StatusConflict, "workflow %s has this ID or unique key", run.ID())
 		p.Code = "duplicate_workflow"
-		return nil, p
-	case errors.Is(err, tasks.ErrInvalid):
-		return nil, httpproblem.BadField("body", "%v", err)
-	case err != nil:
+		err = p
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &sendOutput{"/v1/workflows/" + run.ID(), http.StatusCreated, SentWorkflow{run.ID()}}, nil
@@ -301,15 +299,7 @@ func (s *service) retry(ctx context.Context, in *ToWorkflow[*Retry]) error {
 			opts = append(opts, tasks.DropSteps(node, names...))
 		}
 	}
-	return badOption(s.Client.Workflow(in.ID).Retry(ctx, opts...))
-}
-
-// badOption returns the problem of an error that an option of a retry has caused, and other errors as they are.
-func badOption(err error) error {
-	if errors.Is(err, tasks.ErrInvalid) {
-		return httpproblem.BadField("body", "%v", err)
-	}
-	return err
+	return s.Client.Workflow(in.ID).Retry(ctx, opts...)
 }
 
 func (s *service) runAgain(ctx context.Context, in *ToWorkflow[*RunAgain]) (*sendOutput, error) {
@@ -324,7 +314,7 @@ func (s *service) runAgain(ctx context.Context, in *ToWorkflow[*RunAgain]) (*sen
 	}
 	again, err := s.Client.Workflow(in.ID).RunAgain(ctx, opts...)
 	if err != nil {
-		return nil, badOption(err)
+		return nil, err
 	}
 	return &sendOutput{"/v1/workflows/" + again.ID(), http.StatusCreated, SentWorkflow{again.ID()}}, nil
 }
