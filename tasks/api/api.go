@@ -165,7 +165,11 @@ func serveNone[In any](s *service, o Operation[In, None], handle func(context.Co
 func route[In, R any](s *service, d Declaration, handle func(context.Context, *In) (*R, error)) {
 	op := huma.Operation{
 		Method: d.Method, Path: d.Path, OperationID: d.ID, Summary: d.Summary, Tags: []string{tag}, Metadata: map[string]any{ownKey: true},
-		Errors:                       append(slices.Clone(d.Problems), http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable),
+		Errors: append(slices.Clone(d.Problems), http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable),
+		Middlewares: huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
+			r, _ := humago.Unwrap(ctx)
+			next(huma.WithValue(ctx, requestKey{}, r))
+		}},
 		RejectUnknownQueryParameters: true, MaxBodyBytes: maxBody, BodyReadTimeout: bodyTime,
 	}
 	s.Operation(&op, d.Access)
@@ -183,6 +187,15 @@ func route[In, R any](s *service, d Declaration, handle func(context.Context, *I
 		}
 		return nil, p
 	})
+}
+
+// requestKey is the key of the request in the context of an operation.
+type requestKey struct{}
+
+// begin calls [Config.Stream].
+func (s *service) begin(ctx context.Context) (context.Context, func(), error) {
+	r, _ := ctx.Value(requestKey{}).(*http.Request)
+	return s.Stream(ctx, r)
 }
 
 // known are the errors of package tasks that a client can act on. The first that matches counts.

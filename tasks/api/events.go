@@ -17,27 +17,10 @@ import (
 // heartbeat is the interval of comments in a stream without events, by which both sides notice a lost connection.
 const heartbeat = 15 * time.Second
 
-type eventsInput struct {
-	Reference
-
-	r *http.Request
-}
-
-// Resolve stores the request, for [Config.Stream].
-func (in *eventsInput) Resolve(ctx huma.Context) []error {
-	in.r, _ = humago.Unwrap(ctx)
-	return nil
-}
-
 type outputInput struct {
 	Reference
 	Node string `query:"node" maxLength:"4000" pattern:"^[0-9][0-9:.]*$" patternDescription:"the ID of a node" doc:"only the output of this node; the stream ends with it"`
-
-	events eventsInput
 }
-
-// Resolve stores the request, for [Config.Stream].
-func (in *outputInput) Resolve(ctx huma.Context) []error { return in.events.Resolve(ctx) }
 
 type eventsOutput struct {
 	ContentType string `header:"Content-Type"`
@@ -47,19 +30,19 @@ type eventsOutput struct {
 
 // addEvents adds the streams of the progress and the output of a workflow.
 func (s *service) addEvents() {
-	route(s, declare[eventsInput, None](Read, "GET /v1/workflows/{id}/events", "streamWorkflow",
+	route(s, declare[Reference, None](Read, "GET /v1/workflows/{id}/events", "streamWorkflow",
 		"Stream the progress of a workflow as server-sent events, until it has ended", http.StatusNotFound).Declaration, s.events)
 	route(s, declare[outputInput, None](ReadValues, "GET /v1/workflows/{id}/output", "streamOutput",
 		"Stream the output of the tasks of a workflow as server-sent events, until it has ended", http.StatusNotFound).Declaration, s.output)
 }
 
 // events streams the progress of a workflow: an event progress after each change, and an event end after the last.
-func (s *service) events(ctx context.Context, in *eventsInput) (*eventsOutput, error) {
-	run := s.attach(&in.Reference)
+func (s *service) events(ctx context.Context, in *Reference) (*eventsOutput, error) {
+	run := s.attach(in)
 	if _, err := run.Progress(ctx); err != nil {
 		return nil, err
 	}
-	return s.stream(ctx, in, func(ctx context.Context, put func(event string, data any)) error {
+	return s.stream(ctx, in.ID, func(ctx context.Context, put func(event string, data any)) error {
 		last := tasktype.Progress{}
 		for p, err := range run.Watch(ctx) {
 			if err != nil {
@@ -87,8 +70,7 @@ func (s *service) output(ctx context.Context, in *outputInput) (*eventsOutput, e
 	if err != nil {
 		return nil, err
 	}
-	in.events.Reference = in.Reference
-	return s.stream(ctx, &in.events, func(ctx context.Context, put func(event string, data any)) error {
+	return s.stream(ctx, in.ID, func(ctx context.Context, put func(event string, data any)) error {
 		for c, err := range run.Output(ctx, node...) {
 			if err != nil {
 				return err
@@ -101,8 +83,8 @@ func (s *service) output(ctx context.Context, in *outputInput) (*eventsOutput, e
 }
 
 // stream streams the events that produce puts.
-func (s *service) stream(ctx context.Context, in *eventsInput, produce func(ctx context.Context, put func(event string, data any)) error) (*eventsOutput, error) {
-	streamed, end, err := s.Stream(ctx, in.r)
+func (s *service) stream(ctx context.Context, workflow string, produce func(ctx context.Context, put func(event string, data any)) error) (*eventsOutput, error) {
+	streamed, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +112,7 @@ func (s *service) stream(ctx context.Context, in *eventsInput, produce func(ctx 
 			err = failed
 		}
 		if err != nil && streamed.Err() == nil {
-			s.Logger.WarnContext(streamed, "stream of a workflow ended", "workflow", in.ID, "err", err)
+			s.Logger.WarnContext(streamed, "stream of a workflow ended", "workflow", workflow, "err", err)
 		}
 	}}, nil
 }

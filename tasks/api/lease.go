@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"muster/internal/httpproblem"
 	"muster/tasks/internal/engine"
 	"muster/tasks/tasktype"
@@ -51,18 +49,9 @@ func leaseTime(text string) (time.Duration, error) {
 	return d, err
 }
 
-type leaseInput struct {
-	Body TaskLease
-
-	events eventsInput
-}
-
-// Resolve stores the request, for [Config.Stream].
-func (in *leaseInput) Resolve(ctx huma.Context) []error { return in.events.Resolve(ctx) }
-
 // addLeases adds the operations of programs that run tasks.
 func (s *service) addLeases() {
-	route(s, LeaseTasks.Declaration, s.lease)
+	serve(s, LeaseTasks, s.lease)
 	serveNone(s, BeatTask, func(ctx context.Context, in *With[TaskBeat]) error {
 		d, err := leaseTime(in.Body.Lease)
 		if err != nil {
@@ -74,22 +63,22 @@ func (s *service) addLeases() {
 	serveNone(s, FailTask, s.failToken)
 }
 
-func (s *service) lease(ctx context.Context, in *leaseInput) (*output[LeasedTasks], error) {
+func (s *service) lease(ctx context.Context, in *With[TaskLease]) (out LeasedTasks, err error) {
 	wait, err := durationOf("body.wait", cmp.Or(in.Body.Wait, "30s"))
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	length, err := leaseTime(in.Body.Lease)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	waiting, end, err := s.Stream(ctx, in.events.r)
+	waiting, end, err := s.begin(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer end()
 	leased, err := s.Client.Lease(waiting, tasktype.LeaseRequest{Queue: in.Body.Queue, Tasks: in.Body.Tasks, Max: in.Body.Max, Wait: min(wait, maxWait), For: length})
-	out := &output[LeasedTasks]{LeasedTasks{append([]tasktype.LeasedTask{}, leased...)}}
+	out.Tasks = append([]tasktype.LeasedTask{}, leased...)
 	switch {
 	case errors.Is(err, engine.ErrLeases):
 		err = httpproblem.New(http.StatusTooManyRequests, "%v", err)
