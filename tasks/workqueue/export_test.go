@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +14,9 @@ import (
 // errBusy means that a queue kept changing while it was recounted.
 var errBusy = errors.New("the queue changes too fast to be recounted")
 
-// Verify recounts all items and compares the result with the counters, those
+// Verify recounts all items, as Scan reads them, and compares the result with the counters, those
 // of lanes too if the queue has them, and with the indexes. It returns the
-// recount, and an error that names every difference.
+// recount, and an error that has every difference.
 func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 	for range 5 {
 		before, sizes, err := readStats(ctx, &q.store)
@@ -29,9 +28,15 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 		if err != nil && byLane {
 			return Stats{}, err
 		}
-		n, err := recount(ctx, &q.store, byLane)
-		if err != nil {
-			return Stats{}, fmt.Errorf("recount queue %s: %w", q.name, err)
+		seen := make(map[string]Info) // a scan may show an item twice
+		for cursor, more := "", true; more; more = cursor != "" {
+			var page []Info
+			if page, cursor, err = q.Scan(ctx, cursor, maxScan); err != nil {
+				return Stats{}, err
+			}
+			for _, it := range page {
+				seen[it.ID] = it
+			}
 		}
 		_, after, err := readStats(ctx, &q.store)
 		if err != nil {
@@ -40,110 +45,36 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 		if sizes.moves != after.moves {
 			continue
 		}
-		counted := Stats{
-			Queued: n.letters['q'] + n.letters['w'], InProgress: n.letters['i'],
-			Done: n.letters['d'], Skipped: n.letters['s'], Error: n.letters['e'],
-			Delayed: n.letters['w'], Outputs: before.Outputs, Paused: before.Paused, Sealed: before.Sealed,
-		}
-		counted.Total = counted.Queued + counted.InProgress + counted.Done + counted.Skipped + counted.Error
-		var errs []error
-		differ := func(what string, got, want int64) {
-			if got != want {
-				errs = append(errs, fmt.Errorf("queue %s has %d %s, recounted %d", q.name, got, what, want))
+		var all Counts
+		var delayed int64
+		recounted := make(map[string]Counts)
+		for _, it := range seen {
+			lane := strings.Join(it.ResourceKeys, "\x1f")
+			of := recounted[lane]
+			*of.of(it.State)++
+			*all.of(it.State)++
+			recounted[lane] = of
+			if !it.Available.IsZero() {
+				delayed++
 			}
 		}
-		differ("queued", before.Queued, counted.Queued)
-		differ("in_progress", before.InProgress, counted.InProgress)
-		differ("done", before.Done, counted.Done)
-		differ("skipped", before.Skipped, counted.Skipped)
-		differ("error", before.Error, counted.Error)
-		differ("delayed", before.Delayed, n.letters['w'])
-		differ("ready", sizes.ready, n.letters['q'])
-		differ("leased", sizes.leased, n.letters['i'])
-		differ("listed as failed", sizes.failed, n.letters['e'])
-		if byLane {
-			errs = append(errs, differLanes(q.name, lanes, n.lanes)...)
+		type tally struct {
+			Counts
+			delayed, ready, leased, failed int64
 		}
-		return counted, errors.Join(errs...)
+		got := tally{Counts{before.Queued, before.InProgress, before.Done, before.Skipped, before.Error}, before.Delayed, sizes.ready, sizes.leased, sizes.failed}
+		if want := (tally{all, delayed, all.Queued - delayed, all.InProgress, all.Error}); got != want {
+			err = fmt.Errorf("queue %s has %+v, recounted %+v", q.name, got, want)
+		}
+		if byLane && !maps.Equal(lanes, recounted) {
+			err = errors.Join(err, fmt.Errorf("queue %s has the lanes %+v, recounted %+v", q.name, lanes, recounted))
+		}
+		return Stats{
+			Queued: all.Queued, InProgress: all.InProgress, Done: all.Done, Skipped: all.Skipped, Error: all.Error, Total: int64(len(seen)),
+			Delayed: delayed, Outputs: before.Outputs, Paused: before.Paused, Sealed: before.Sealed,
+		}, err
 	}
 	return Stats{}, errBusy
-}
-
-// differLanes returns an error for each lane whose counters, named as in LaneStats, differ from the recount.
-func differLanes(queue string, lanes, recounted map[string]Counts) []error {
-	all := maps.Clone(recounted)
-	maps.Copy(all, lanes)
-	var errs []error
-	for _, lane := range slices.Sorted(maps.Keys(all)) {
-		if got, want := lanes[lane], recounted[lane]; got != want {
-			errs = append(errs, fmt.Errorf("queue %s has %+v in lane %.80q, recounted %+v", queue, got, lane, want))
-		}
-	}
-	return errs
-}
-
-// tally is a recount of a queue.
-type tally struct {
-	letters map[byte]int64    // items by state letter
-	lanes   map[string]Counts // by lane as LaneStats names it; nil if not asked for
-}
-
-// recount counts the records by state letter, and by lane if it is asked to.
-func recount(ctx context.Context, s *store, byLane bool) (tally, error) {
-	type place struct {
-		letter byte
-		lane   string
-	}
-	// A scan may show a field twice while the hash is being resized.
-	seen := make(map[string]place)
-	names := make(map[string]string) // one string for all items of a lane
-	var cursor uint64
-	for {
-		kv, next, err := s.rdb.HScan(ctx, s.keys.rec, cursor, "", 1000).Result()
-		if err != nil {
-			return tally{}, err
-		}
-		for i := 0; i+1 < len(kv); i += 2 {
-			if kv[i+1] == "" {
-				continue
-			}
-			at := place{letter: kv[i+1][0]}
-			if byLane {
-				name := laneOf(kv[i+1])
-				if _, ok := names[name]; !ok {
-					name = strings.Clone(name)
-					names[name] = name
-				}
-				at.lane = names[name]
-			}
-			seen[kv[i]] = at
-		}
-		if cursor = next; cursor == 0 {
-			break
-		}
-	}
-	n := tally{letters: make(map[byte]int64)}
-	if byLane {
-		n.lanes = make(map[string]Counts)
-	}
-	for _, at := range seen {
-		n.letters[at.letter]++
-		if byLane {
-			counts := n.lanes[at.lane]
-			if c := counts.of(stateOf(string(at.letter))); c != nil {
-				*c++
-			}
-			n.lanes[at.lane] = counts
-		}
-	}
-	return n, nil
-}
-
-// laneOf returns the lane of a record, named as LaneStats does.
-func laneOf(record string) string {
-	f := strings.SplitN(record, " ", recordFields)
-	lane, _ := cutLane(f[len(f)-1])
-	return laneName(lane)
 }
 
 // FuzzSpec checks that a valid item survives encoding and decoding, and that damaged data is an error.

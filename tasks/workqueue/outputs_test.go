@@ -131,7 +131,9 @@ func TestItemThatCannotBeDecodedFails(t *testing.T) {
 	if got := ids(k.lease("w", 10)); got != "b" {
 		t.Errorf("leased %s, want b", got)
 	}
-	k.wantStats("0 1 0 0 1")
+	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 1 || s.Error != 1 {
+		t.Errorf("got %+v, %v, want one in progress and one failed", s, err)
+	}
 	if _, err := k.Get(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), `item "a"`) {
 		t.Errorf("got %v, want an error that names the item", err)
 	}
