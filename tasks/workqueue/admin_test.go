@@ -308,7 +308,7 @@ func (k *kit) wantLost(l workqueue.Leased) {
 	if err := k.Return(ctx, l); err != nil {
 		k.t.Fatalf("return: got %v, want nil", err)
 	}
-	if n, err := k.Outputs().Len(ctx); n != 0 || err != nil {
+	if n, _, err := k.Outputs().Backlog(ctx); n != 0 || err != nil {
 		k.t.Fatalf("got %d outputs, %v; want none", n, err)
 	}
 }

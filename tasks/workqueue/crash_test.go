@@ -140,7 +140,7 @@ func TestKilledProcesses(t *testing.T) {
 	if most := kills * crashWorkers * 3; again > most {
 		t.Errorf("%d items ran more than once, want %d at most, held by %d killed processes", again, most, kills)
 	}
-	if n, err := k.Outputs().Len(t.Context()); n != int64(items) || err != nil {
+	if n, _, err := k.Outputs().Backlog(t.Context()); n != int64(items) || err != nil {
 		t.Errorf("got %d outputs, %v; want %d", n, err, items)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"muster/internal/wrap"
 )
 
 // Outputs reads the outputs of settled items, in the order in which the items were settled. One process at a time may read them: it
@@ -76,15 +74,6 @@ func (o *Outputs) Backlog(ctx context.Context) (n, bytes int64, err error) {
 		return 0, 0, err
 	}
 	return list[0], list[1], nil
-}
-
-// Len returns how many outputs are not acknowledged.
-func (o *Outputs) Len(ctx context.Context) (int64, error) {
-	if o.err != nil {
-		return 0, o.err
-	}
-	n, err := o.rdb.XLen(ctx, o.keys.out).Result()
-	return n, wrap.Err(err, "count the outputs of queue %s", o.name)
 }
 
 // Ack removes all outputs up to and including seq, or none when seq is "", and stores notes, by name, for Notes; an empty one is

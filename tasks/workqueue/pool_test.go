@@ -102,7 +102,7 @@ func TestPoolDrains(t *testing.T) {
 		if s.Done != 296 || s.Skipped != 1 || s.Failed != 4 || s.Retried != 5 || s.Running != 0 {
 			t.Errorf("got %+v, want 296 done, 1 skipped, 4 failed, 5 retried, none running", s)
 		}
-		if n, _ := k.Outputs().Len(t.Context()); n != 295 {
+		if n, _, _ := k.Outputs().Backlog(t.Context()); n != 295 {
 			t.Errorf("got %d outputs, want 295", n)
 		}
 		k.run(p) // it may run again
