@@ -110,11 +110,11 @@ func TestCheckReportsDifferences(t *testing.T) {
 		name, want string
 		lines      []string
 	}{
-		{"missing", "is missing", lines[1:]},
-		{"twice", "duplicate record", append([]string{lines[0]}, lines...)},
-		{"unknown", "has no record", append([]string{`{"_type":"product","sku":"XX-1"}`}, lines...)},
-		{"differs", "has stock = 99", append([]string{strings.Replace(lines[0], `"stock":0`, `"stock":99`, 1)}, lines[1:]...)},
-		{"extra field", "has colour = red", append([]string{strings.Replace(lines[0], `{`, `{"colour":"red",`, 1)}, lines[1:]...)},
+		{"missing", "missing: {", lines[1:]},
+		{"twice", "or not twice: {", append([]string{lines[0]}, lines...)},
+		{"unknown", "no such record", append([]string{`{"_type":"product","sku":"XX-1"}`}, lines...)},
+		{"differs", `"stock":99`, append([]string{strings.Replace(lines[0], `"stock":0`, `"stock":99`, 1)}, lines[1:]...)},
+		{"extra field", `"colour":"red"`, append([]string{strings.Replace(lines[0], `{`, `{"colour":"red",`, 1)}, lines[1:]...)},
 		{"torn", "invalid record", append([]string{lines[0][:20]}, lines...)},
 		{"nothing", "and 110 more", nil},
 	} {
