@@ -322,22 +322,12 @@ func TestUnwritableDataDirectory(t *testing.T) {
 	wantError(t, err, cfg.DataDir, "is not writable", "--data-dir")
 }
 
-func TestWrongConfig(t *testing.T) {
+func TestExternalModeNeedsAnAddress(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		cfg  Config
-		want string
-	}{
-		"mode":        {Config{Mode: "extern"}, "auto, external, child or embedded"},
-		"port":        {Config{Port: 65536}, "65535"},
-		"contradicts": {Config{URL: "redis://localhost", Mode: Embedded}, "remove one of them"},
-		"no address":  {Config{Mode: External, DataDir: t.TempDir()}, "--redis"},
-	} {
-		_, err := Start(t.Context(), c.cfg)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: err = %v, want %q in it", name, err, c.want)
-		}
-	}
+	cfg := config(t)
+	cfg.Mode = External
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, "--redis")
 }
 
 // A cluster and a Sentinel group are used like a single Redis.

@@ -126,7 +126,7 @@ func config(t *testing.T) Config {
 		DataDir:  filepath.Join(t.TempDir(), `my "data" ü`),
 		LocalURL: nowhere,
 		Server:   testServer(),
-		Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
+		Mode:     Auto, PingTimeout: 2 * time.Second, Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
 	}
 	testutil.Ok(t, os.MkdirAll(cfg.folder().redisDir(), 0o700))
 	testutil.Ok(t, os.WriteFile(cfg.folder().portFile(), []byte(strconv.Itoa(testutil.FreePort(t))), 0o600))

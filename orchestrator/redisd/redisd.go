@@ -21,6 +21,7 @@
 package redisd
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -64,17 +65,16 @@ var (
 	ErrGone = errors.New("the orchestrator that ran the Redis has exited")
 )
 
-// Config configures Start.
+// Config configures Start. Its mode, port, address and times are those of the settings, which are checked when they are loaded.
 type Config struct {
 	// URL is the address of an external Redis. If it is empty, see Mode.
-	URL string
-	// Mode is the mode. Default: Auto.
+	URL  string
 	Mode Mode
 	// Reuse uses the Redis of an orchestrator that runs on DataDir, even in the modes Child and Embedded.
 	Reuse bool
 	// Look leaves the address of an external Redis out of DataDir, so that the directory does not change the Redis of its jobs.
 	Look bool
-	// DataDir is the directory of the data and of the address for other commands. Default: "data".
+	// DataDir is the directory of the data and of the address for other commands.
 	DataDir string
 	// Port is the port of a child or embedded Redis on loopback. Default: its last port, or any free port.
 	Port int
@@ -83,9 +83,9 @@ type Config struct {
 	// LocalURL is the address at which Auto detects an unused local Redis, and logs how to use it. Default:
 	// redis://127.0.0.1:6379/0.
 	LocalURL string
-	// PingTimeout is the timeout of a PING. Default: 2 s.
+	// PingTimeout is the timeout of a PING.
 	PingTimeout time.Duration
-	// Attempts and Interval are the number and interval of attempts to reach a Redis. Defaults: 10 and 500 ms.
+	// Attempts and Interval are the number and interval of attempts to reach a Redis.
 	Attempts int
 	Interval time.Duration
 	// Grace is the time that a child has to exit. Default: 15 s.
@@ -95,48 +95,15 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Mode == "" {
-		c.Mode = Auto
-	}
-	switch c.Mode {
-	case Auto, External:
-	case Child, Embedded:
-		if c.URL != "" {
-			return c, fmt.Errorf("a Redis address is set, but mode %s starts a Redis; remove one of them", c.Mode)
-		}
-	default:
-		return c, fmt.Errorf("invalid Redis mode %q: use auto, external, child or embedded", c.Mode)
-	}
-	if c.Port < 0 || c.Port > 65535 {
-		return c, fmt.Errorf("invalid Redis port %d: use 1 to 65535, or 0 for any port", c.Port)
-	}
-	if c.DataDir == "" {
-		c.DataDir = "data"
-	}
-	dir, err := filepath.Abs(c.DataDir)
-	if err != nil {
-		return c, fmt.Errorf("data directory %s: %w", c.DataDir, err)
-	}
-	c.DataDir = dir
-	if c.LocalURL == "" {
-		c.LocalURL = "redis://127.0.0.1:6379/0"
-	}
-	if c.PingTimeout <= 0 {
-		c.PingTimeout = 2 * time.Second
-	}
-	if c.Attempts <= 0 {
-		c.Attempts = 10
-	}
-	if c.Interval <= 0 {
-		c.Interval = 500 * time.Millisecond
-	}
-	if c.Grace <= 0 {
-		c.Grace = 15 * time.Second
-	}
+	c.LocalURL, c.Grace = cmp.Or(c.LocalURL, "redis://127.0.0.1:6379/0"), cmp.Or(c.Grace, 15*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return c, nil
+	var err error
+	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
+		err = fmt.Errorf("data directory: %w", err)
+	}
+	return c, err
 }
 
 func (c Config) folder() folder { return folder(c.DataDir) }

@@ -1,6 +1,7 @@
 package redisd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -82,7 +83,7 @@ func TestAutoUsesTheRedisWithTheJobs(t *testing.T) {
 			cfg, a := config(t), redistest.URL(t)
 			with := func(o Config) Config {
 				got := cfg
-				got.Mode, got.URL = o.Mode, o.URL
+				got.Mode, got.URL = cmp.Or(o.Mode, Auto), o.URL
 				return got
 			}
 			s := start(t, with(c.first(a)))
