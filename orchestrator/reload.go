@@ -81,7 +81,7 @@ func reload(s *System, cfg config.Config, check func(*sites.Registry) error) ([]
 	if _, err := access.NewGate(cfg.API.Keys, nil, nil); err != nil {
 		return nil, err
 	}
-	if err := s.Agents.Reload(staticAgents(cfg.Agents.Static), cfg.Agents.Allow, agent.Limits{Concurrency: cfg.Agents.Concurrency, PerMinute: cfg.Agents.PerMinute}, cfg.Agents.HealthEvery); err != nil {
+	if err := s.Agents.Reload(cfg.Agents.Static, cfg.Agents.Allow, agent.Limits{Concurrency: cfg.Agents.Concurrency, PerMinute: cfg.Agents.PerMinute}, cfg.Agents.HealthEvery); err != nil {
 		return nil, err
 	}
 	s.gates.setKeys(cfg.API.Keys)

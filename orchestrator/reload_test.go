@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/internal/testutil"
+	"muster/jobs/agent"
 	"muster/orchestrator/config"
 	"muster/proxies"
 	"muster/tasks"
@@ -38,7 +39,7 @@ func TestReloadsDoNotLoseTasks(t *testing.T) {
 				next.Workers.Concurrency = 1 + i%16
 				next.Jobs.CheckEvery = time.Duration(1+i%5) * time.Second
 				next.API.Keys = []string{fmt.Sprint("key-number-that-is-long-enough-", i)}
-				next.Agents.Static = []config.Agent{{Role: "creator", URL: fmt.Sprintf("http://127.0.0.1:%d", 1+i%9)}}
+				next.Agents.Static = []agent.Static{{Role: "creator", URL: fmt.Sprintf("http://127.0.0.1:%d", 1+i%9)}}
 				next.Sites.Schedule = map[string]string{"quotes.toscrape.com": fmt.Sprintf("@every %dh", 100+i)}
 				text := fmt.Sprintf("site: one\nbase_url: http://127.0.0.1:%d\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n", 1+i%9)
 				if err := os.WriteFile(site, []byte(text), 0o600); err != nil {
@@ -91,8 +92,8 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 			"nosuchsite":   func(c *config.Config) { c.Sites.Schedule = map[string]string{"nosuchsite": "@daily"} },
 			"no such file": func(c *config.Config) { c.Sites.Dir = filepath.Join(t.TempDir(), "none") },
 			"short key":    func(c *config.Config) { c.API.Keys = []string{"short"} },
-			"agents[1]": func(c *config.Config) {
-				c.Agents.Static = []config.Agent{{Role: "a", URL: "http://a"}, {Role: "a", URL: "http://a"}}
+			"agent 2": func(c *config.Config) {
+				c.Agents.Static = []agent.Static{{Role: "a", URL: "http://a"}, {Role: "a", URL: "http://a"}}
 			},
 		} {
 			next := cfg

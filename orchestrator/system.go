@@ -181,7 +181,7 @@ func (s *System) openJobs() (err error) {
 		return err
 	}
 	s.Agents, err = agent.New(agent.Config{
-		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg().Agents.Static), Allow: s.cfg().Agents.Allow,
+		Client: s.Client, Jobs: s.Jobs, Static: s.cfg().Agents.Static, Allow: s.cfg().Agents.Allow,
 		OwnerActive: s.Keys.OwnerActive, Heartbeat: agentHeartbeat(cfg), HealthEvery: s.cfg().Agents.HealthEvery, Limits: agent.Limits{Concurrency: s.cfg().Agents.Concurrency, PerMinute: s.cfg().Agents.PerMinute}, TaskRoles: s.pipelineTasks, Changed: otherEvents{s.Events, s.logger}.agentChanged, BreakerChanged: s.BreakerChanged, Tracing: s.tracing, Logger: s.logger,
 	})
 	if err != nil {
@@ -226,15 +226,6 @@ func (s *System) pipelineTasks(context.Context) ([]string, error) {
 
 // forever is the Keep value of jobs that are never deleted.
 const forever time.Duration = -1
-
-// staticAgents returns the agents of the settings.
-func staticAgents(list []config.Agent) []agent.Registration {
-	var agents []agent.Registration
-	for _, a := range list {
-		agents = append(agents, agent.Registration{Name: a.NameOr(), Roles: a.AllRoles(), Capacity: a.CapacityOr(), URL: a.URL, Secret: a.Secret, Owner: a.Owner()})
-	}
-	return agents
-}
 
 // ProbeConfig returns the configuration of proxy checks from the settings.
 func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {

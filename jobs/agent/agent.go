@@ -75,13 +75,13 @@ type Agent struct {
 
 // Config configures a Service.
 type Config struct {
-	Client   *tasks.Client  // Required.
-	Jobs     *jobs.Service  // leases work and receives its results. Required.
-	Static   []Registration // agents defined in the configuration. Defaults to none.
-	Allow    []string       // URL prefixes to which work may be pushed. Agents in Static are exempt. Defaults to none.
-	Limits   Limits         // limits by role. Defaults to none.
-	Max      int            // maximum number of registered agents, not counting Static. Defaults to 1000.
-	MaxOwned int            // maximum number of registered agents per owner. Defaults to a quarter of Max.
+	Client   *tasks.Client // Required.
+	Jobs     *jobs.Service // leases work and receives its results. Required.
+	Static   []Static      // agents defined in the configuration. Defaults to none.
+	Allow    []string      // URL prefixes to which work may be pushed. Agents in Static are exempt. Defaults to none.
+	Limits   Limits        // limits by role. Defaults to none.
+	Max      int           // maximum number of registered agents, not counting Static. Defaults to 1000.
+	MaxOwned int           // maximum number of registered agents per owner. Defaults to a quarter of Max.
 
 	Heartbeat     time.Duration // interval at which agents should call. Defaults to 15 s.
 	ForgetAfter   time.Duration // time after which a silent agent is removed. Defaults to 24 h.
@@ -187,7 +187,7 @@ func (p *policy) fixed(name string) bool {
 
 // Reload replaces Config.Static, Config.Allow, Config.Limits and Config.HealthEvery. Registered agents stay, but no work
 // is pushed to a URL outside Allow. An agent that is missing from static is forgotten like others. If Reload returns an error, nothing has changed.
-func (s *Service) Reload(static []Registration, allow []string, limits Limits, healthEvery time.Duration) error {
+func (s *Service) Reload(static []Static, allow []string, limits Limits, healthEvery time.Duration) error {
 	p := policy{healthEvery: cmp.Or(max(healthEvery, 0), s.cfg.HealthEvery)}
 	for i, text := range allow {
 		pre, err := parsePrefix(text)
@@ -196,17 +196,9 @@ func (s *Service) Reload(static []Registration, allow []string, limits Limits, h
 		}
 		p.allow = append(p.allow, pre)
 	}
-	seen := map[string]bool{}
-	for i, r := range static {
-		rec, err := staticRecord(r)
-		if err != nil {
-			return fmt.Errorf("agents[%d]: %w", i, err)
-		}
-		if seen[rec.Name] {
-			return fmt.Errorf("agents[%d]: duplicate name %q; use unique names", i, rec.Name)
-		}
-		seen[rec.Name] = true
-		p.static = append(p.static, rec)
+	var errs []error
+	if p.static, errs = staticRecords(static); len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	s.policy.Store(&p)
 	s.limits.Store(s.newLimits(limits))

@@ -3,6 +3,7 @@ package agent
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -13,7 +14,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"muster/internal/clip"
 	"muster/internal/webhook"
 	"muster/jobs"
 )
@@ -29,14 +29,14 @@ const (
 
 // Registration is a request to register an agent.
 type Registration struct {
-	Name     string            `json:"name"`             // unique name of up to MaxName characters. Required, except in Config.Static: there it defaults to role and URL.
+	Name     string            `json:"name"`             // unique name of up to MaxName characters
 	Roles    []string          `json:"roles"`            // 1 to MaxRoles roles of up to 40 lower-case letters, digits, _ and -
 	Capacity int               `json:"capacity"`         // maximum number of concurrent assignments, up to MaxCapacity. Defaults to 1.
 	URL      string            `json:"url,omitempty"`    // http or https URL; work is pushed to URL/assignments. Defaults to none: the agent polls.
 	Labels   map[string]string `json:"labels,omitempty"` // up to 20 labels for display. Defaults to none.
-	Secret   string            `json:"secret,omitempty"` // key for signing requests; only in Config.Static. Defaults to none: requests are not signed.
+	Secret   string            `json:"secret,omitempty"` // key for signing requests, as in Static. Defaults to none: requests are not signed.
 	// Owner is the only agent key that may replace the registration, act for the agent and read its jobs. Defaults to the current
-	// owner, and in Config.Static to none: only operators act for the agent.
+	// owner, and of a Static to none: only operators act for the agent.
 	Owner string `json:"owner,omitempty"`
 }
 
@@ -83,53 +83,113 @@ func (r Registration) check() (record, error) {
 			return none, bad("labels", "a label has a name of 1 to 100 bytes and a value of up to 500 bytes of plain text")
 		}
 	}
-	if err := checkURL(r.URL); err != nil {
-		return none, err
+	if r.URL != "" {
+		if err := CheckURL(r.URL); err != nil {
+			return none, bad("url", "%v", err)
+		}
 	}
 	r.Roles = slices.Compact(slices.Sorted(slices.Values(r.Roles)))
 	r.Capacity, r.URL, r.Labels, r.Secret, r.Owner = max(r.Capacity, 1), strings.TrimRight(r.URL, "/"), maps.Clone(r.Labels), "", ""
 	return record{Registration: r}, nil
 }
 
-func checkURL(text string) error {
-	if text == "" {
-		return nil
-	}
+// CheckURL checks the URL of an agent.
+func CheckURL(text string) error {
 	if err := webhook.CheckURL(text); err != nil {
-		return bad("url", "%v", err)
+		return err
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || !isPlainText(text):
-		return bad("url", "this is not a URL")
+		return errors.New("this is not a URL")
 	case u.RawQuery != "" || u.ForceQuery:
-		return bad("url", "give a URL without query")
+		return errors.New("give a URL without query")
 	case slices.Contains(strings.Split(u.Path, "/"), "..") || slices.Contains(strings.Split(u.Path, "/"), "."):
-		return bad("url", "give a path without . and ..")
+		return errors.New("give a path without . and ..")
 	}
 	return nil
 }
 
-// staticRecord returns the record of an agent of the configuration.
-func staticRecord(r Registration) (record, error) {
-	if r.Name == "" && r.URL != "" {
-		r.Name = clip.Bytes(strings.Join(r.Roles, "+")+" "+r.URL, MaxName)
-		if sum := sha256.Sum256([]byte(r.URL)); strings.TrimSpace(r.Name) != r.Name || len(strings.Join(r.Roles, "+")+" "+r.URL) > MaxName {
-			r.Name = "agent " + hex.EncodeToString(sum[:8])
-		}
+// Static is an agent of the configuration. Work is pushed to it.
+type Static struct {
+	Name     string   `yaml:"name" json:"name,omitempty"` // unique; default: the host of URL
+	Role     string   `yaml:"role" json:"role,omitempty"` // Role, Roles or both
+	Roles    []string `yaml:"roles" json:"roles,omitempty"`
+	URL      string   `yaml:"url" json:"url"`
+	Capacity int      `yaml:"capacity" json:"capacity,omitempty"` // concurrent assignments; default 1
+	Secret   string   `yaml:"secret" json:"secret,omitempty"`     // signing key for pushes; empty: unsigned
+	Key      string   `yaml:"key" json:"key,omitempty"`           // name of the API key that may act for it; empty: only operators
+}
+
+// AllRoles returns Role and Roles.
+func (a Static) AllRoles() []string {
+	return slices.DeleteFunc(append([]string{a.Role}, a.Roles...), func(role string) bool { return role == "" })
+}
+
+// String returns a description without secrets.
+func (a Static) String() string {
+	text := strings.TrimSpace(a.Name+" "+webhook.ShownURL(a.URL)) + " (" + strings.Join(a.AllRoles(), ", ") + ")"
+	if a.Capacity > 1 {
+		text += fmt.Sprintf(" capacity %d", a.Capacity)
+	}
+	if a.Key != "" {
+		text += " key " + a.Key
+	}
+	if a.Secret != "" {
+		text += " secret xxxxx"
+	}
+	return text
+}
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,59}$`)
+
+func (a Static) record() (record, error) {
+	if err := CheckURL(a.URL); err != nil {
+		return record{}, bad("url", "%v", err)
+	}
+	r := Registration{Name: a.Name, Roles: a.AllRoles(), Capacity: a.Capacity, URL: a.URL}
+	if u, err := url.Parse(a.URL); err == nil && r.Name == "" {
+		r.Name = u.Host
 	}
 	rec, err := r.check()
 	if err != nil {
 		return rec, err
 	}
-	rec.Owner = r.Owner
-	if rec.URL != "" && r.Secret != "" {
-		if err := webhook.CheckSecret(r.Secret); err != nil {
+	if a.Secret != "" {
+		if err := webhook.CheckSecret(a.Secret); err != nil {
 			return rec, bad("secret", "%v", err)
 		}
-		rec.Secret = r.Secret
+		rec.Secret = a.Secret
+	}
+	if a.Key != "" {
+		if !keyName.MatchString(a.Key) {
+			return rec, bad("key", "use the name of an API key, as in muster keys list")
+		}
+		rec.Owner = "key:" + a.Key
 	}
 	return rec, nil
+}
+
+// CheckStatic returns an error for each agent that is invalid.
+func CheckStatic(agents []Static) []error {
+	_, errs := staticRecords(agents)
+	return errs
+}
+
+func staticRecords(agents []Static) (recs []record, errs []error) {
+	seen := map[string]bool{}
+	for i, a := range agents {
+		rec, err := a.record()
+		if err == nil && seen[rec.Name] {
+			err = fmt.Errorf("duplicate name %s; set a unique name", rec.Name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("agent %d: %w", i+1, err))
+		}
+		seen[rec.Name] = true
+		recs = append(recs, rec)
+	}
+	return recs, errs
 }
 
 // slug returns the name as a part of an id: small letters, digits and -.
@@ -162,7 +222,7 @@ func idOf(name string) string {
 type prefix struct{ scheme, host, path string }
 
 func parsePrefix(text string) (prefix, error) {
-	if err := checkURL(text); err != nil || text == "" {
+	if err := CheckURL(text); err != nil {
 		return prefix{}, fmt.Errorf("%q: give the beginning of a URL, as in http://10.0.0.7:8001", text)
 	}
 	u, err := url.Parse(text)

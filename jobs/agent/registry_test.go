@@ -252,9 +252,9 @@ func TestSilentAgentsAreForgotten(t *testing.T) {
 func TestAgentsOfTheConfigurationAreThere(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		address := fmt.Sprintf("http://%s", testutil.FreeAddr(t))
+		address := testutil.FreeAddr(t)
 		r := newRig(t, rdb, func(cfg *setup) {
-			cfg.Static = []agent.Registration{{Roles: []string{"creator"}, URL: address}, {Name: "puller", Roles: []string{"r"}, Owner: "key:puller"}}
+			cfg.Static = []agent.Static{{Role: "creator", URL: "http://" + address}, {Name: "other", Roles: []string{"r"}, URL: "http://" + address + "/other", Key: "other"}}
 			cfg.ForgetAfter = 10 * time.Millisecond
 		})
 		var all []agent.Agent
@@ -265,19 +265,16 @@ func TestAgentsOfTheConfigurationAreThere(t *testing.T) {
 			}
 			return len(all) == 2
 		})
-		if a := all[0]; a.Name != "creator "+address || !a.Static || a.URL != address {
+		if a := all[0]; a.Name != address || !a.Static || a.URL != "http://"+address {
 			t.Errorf("got %+v", a)
 		}
-		if a := all[1]; a.Name != "puller" || a.State != agent.StateNew {
-			t.Errorf("got %+v, want puller, new", a)
-		}
-		for i, want := range []string{"", "key:puller"} {
+		for i, want := range []string{"", "key:other"} {
 			if owner, err := r.Owner(t.Context(), all[i].ID); err != nil || owner != want {
 				t.Errorf("owner of %s: got %q, %v, want %q", all[i].Name, owner, err, want)
 			}
 		}
 		var wrong *jobs.FieldError
-		if _, _, err := r.Register(t.Context(), agent.Registration{Name: "puller", Roles: []string{"x"}}); !errors.As(err, &wrong) {
+		if _, _, err := r.Register(t.Context(), agent.Registration{Name: "other", Roles: []string{"x"}}); !errors.As(err, &wrong) {
 			t.Errorf("register its name: got %v, want a *job.FieldError", err)
 		}
 		if err := r.Remove(t.Context(), all[1].ID); !errors.As(err, &wrong) {
@@ -323,11 +320,9 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 	}{
 		"no client": {agent.Config{}, "required"},
 		"allow":     {agent.Config{Client: client, Jobs: all, Allow: []string{"10.0.0.7"}}, "agents.allow[0]"},
-		"role":      {agent.Config{Client: client, Jobs: all, Static: []agent.Registration{{Name: "a", Roles: []string{"A"}}}}, "agents[0]: roles[0]"},
-		"twice": {agent.Config{Client: client, Jobs: all, Static: []agent.Registration{
-			{Name: "a", Roles: []string{"r"}}, {Name: "a", Roles: []string{"r"}}}}, "duplicate name"},
-		"secret": {agent.Config{Client: client, Jobs: all, Static: []agent.Registration{
-			{Name: "a", Roles: []string{"r"}, URL: "http://127.0.0.1:1", Secret: "short"}}}, "secret"},
+		"role":      {agent.Config{Client: client, Jobs: all, Static: []agent.Static{{Role: "A", URL: "http://a"}}}, "agent 1: roles[0]"},
+		"twice":     {agent.Config{Client: client, Jobs: all, Static: []agent.Static{{Role: "r", URL: "http://a"}, {Role: "s", URL: "http://a"}}}, "duplicate name"},
+		"secret":    {agent.Config{Client: client, Jobs: all, Static: []agent.Static{{Role: "r", URL: "http://a", Secret: "short"}}}, "secret"},
 	} {
 		if _, err := agent.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, c.want)

@@ -27,6 +27,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/tracing"
+	"muster/jobs/agent"
 	"muster/orchestrator/access"
 )
 
@@ -261,7 +262,7 @@ type Agents struct {
 	Allow       []string       `yaml:"allow" rule:"urls" reload:"yes"`
 	Concurrency map[string]int `yaml:"concurrency" range:"1 1000000" reload:"yes"`
 	PerMinute   map[string]int `yaml:"per_minute" range:"1 1000000" reload:"yes"`
-	Static      []Agent        `yaml:"static" secret:"all" reload:"yes"`
+	Static      []agent.Static `yaml:"static" secret:"all" reload:"yes"`
 	HealthEvery time.Duration  `yaml:"health_every" range:"1s 1h" reload:"yes"`
 }
 

@@ -354,7 +354,7 @@ func (c Config) MissingForSources(getenv func(string) (string, bool)) []error {
 	for _, s := range c.Proxies.Sources {
 		for _, text := range append([]string{s.URL, s.Gateway, s.Auth}, sorted(s.Headers)...) {
 			if _, err := secret.Expand(text, getenv); err != nil {
-				errs = append(errs, fmt.Errorf("proxies.sources: source %s: %w", s.shown(), oneLine(err)))
+				errs = append(errs, fmt.Errorf("proxies.sources: source %s: %w", s, oneLine(err)))
 			}
 		}
 	}

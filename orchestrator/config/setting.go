@@ -20,6 +20,7 @@ import (
 	"muster/internal/nearest"
 	hooks "muster/internal/webhook"
 	"muster/internal/yamlstrict"
+	"muster/jobs/agent"
 	"muster/orchestrator/archive"
 	"muster/orchestrator/webhook"
 )
@@ -186,10 +187,10 @@ func (s setting) checkObjects() []error {
 		for _, source := range list {
 			errs = append(errs, source.check()...)
 		}
-	case []Agent:
-		return checkAgents(list)
+	case []agent.Static:
+		return agent.CheckStatic(list)
 	case []webhook.Static:
-		return checkWebhooks(list)
+		return webhook.CheckStatic(list)
 	}
 	return errs
 }
@@ -214,7 +215,7 @@ var rules = map[string]func(text string) error{
 	},
 	"archive":   archive.Check,
 	"collector": checkCollector,
-	"urls":      agentURL,
+	"urls":      agent.CheckURL,
 	"origins":   checkOrigin,
 	"secret":    hooks.CheckSecret,
 	"site":      siteName,
@@ -340,10 +341,8 @@ func (s setting) show(v reflect.Value) any {
 		return part
 	case time.Duration:
 		return short(part)
-	case interface{ shown() string }:
-		return part.shown()
-	case webhook.Static:
-		return shownWebhook(part)
+	case fmt.Stringer:
+		return part.String()
 	}
 	switch v.Kind() {
 	case reflect.Slice:

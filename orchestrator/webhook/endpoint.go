@@ -183,16 +183,32 @@ func (s *Service) checkURL(text string) error {
 	return nil
 }
 
-// Check returns an error unless the endpoint is valid.
-func (st Static) Check() error {
-	err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), st.check())
-	if !endpointName.MatchString(st.Name) {
-		err = errors.New("a name is required")
+// String returns a description without secrets.
+func (st Static) String() string {
+	text := st.Name + " " + webhook.ShownURL(st.URL)
+	if len(st.Events) > 0 {
+		text += " (" + strings.Join(st.Events, ", ") + ")"
 	}
-	if err != nil {
-		return fmt.Errorf("webhook %.100s: %w", st.Name, err)
+	return text
+}
+
+// CheckStatic returns an error for each endpoint that is invalid.
+func CheckStatic(list []Static) []error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, st := range list {
+		err := cmp.Or(checkSecrets(st.Secrets), webhook.CheckURL(st.URL), st.check())
+		if !endpointName.MatchString(st.Name) {
+			err = errors.New("a name is required")
+		} else if err == nil && seen[st.Name] {
+			err = errors.New("duplicate name; set a unique name")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("webhook %.100s: %w", st.Name, err))
+		}
+		seen[st.Name] = true
 	}
-	return nil
+	return errs
 }
 
 // staticID returns the ID of an endpoint of the configuration.

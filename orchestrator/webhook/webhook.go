@@ -121,10 +121,10 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, rdb: cfg.Redis, log: cfg.Logger, static: map[string]record{}, counts: newCounts(), queue: workqueue.New(cfg.Redis, queueName, workqueue.Config{
 		MaxAttempts: cfg.Attempts, LeaseTTL: lease, MaxPayload: maxBody, CountLanes: true, Logger: cfg.Logger,
 	})}
+	if errs := CheckStatic(cfg.Static); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
 	for _, st := range cfg.Static {
-		if err := st.Check(); err != nil {
-			return nil, err
-		}
 		s.static[staticID(st.Name)] = record{NewEndpoint: st.NewEndpoint, Secrets: st.Secrets}
 	}
 	return s, nil
