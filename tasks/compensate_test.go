@@ -209,33 +209,10 @@ func TestCompensationsAreChecked(t *testing.T) {
 	}
 }
 
-func TestRetry(t *testing.T) {
+func TestRetryAndCancelAll(t *testing.T) {
 	t.Parallel()
 	runStories(t, []story{
-		{"errors", func(t *testing.T, w *world) {
-			client := w.client
-			done := sent(t, w, ID.S(1))
-			ended(t, w, done.ID())
-			running := sent(t, w, ID.S(1, tasks.In(time.Hour)))
-			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))
-			testutil.Ok(t, revoked.Revoke(t.Context()))
-			forgotten, damaged := sent(t, w, Fail.S(1)), sent(t, w, Fail.S(1))
-			ended(t, w, forgotten.ID())
-			testutil.Ok(t, forgotten.Delete(t.Context()))
-			ended(t, w, damaged.ID())
-			other := newClient(t, client.Redis()) // without the graph in memory
-			testutil.Ok(t, client.Redis().HSet(t.Context(), flowKey(t, client.Redis(), damaged.ID()), "g", "{").Err())
-			for id, want := range map[string]error{done.ID(): tasks.ErrEnded, running.ID(): tasks.ErrRunning, revoked.ID(): tasks.ErrRevoked,
-				forgotten.ID(): tasks.ErrNotFound, "none": tasks.ErrNotFound, damaged.ID(): tasks.ErrDamaged} {
-				if err := other.Workflow(id).Retry(t.Context()); !errors.Is(err, want) {
-					t.Errorf("got %v, want %v", err, want)
-				}
-			}
-			if err := running.Revoke(t.Context()); err != nil { // FlushDB empties one node of a cluster only
-				t.Fatal(err)
-			}
-		}},
-		{"all", func(t *testing.T, w *world) {
+		{"retry", func(t *testing.T, w *world) {
 			const n = 1200 // more than two pages
 			ids := make([]string, n)
 			for i := range n {
@@ -288,13 +265,7 @@ func TestRetry(t *testing.T) {
 				}
 			}
 		}},
-	})
-}
-
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	runStories(t, []story{
-		{"all", func(t *testing.T, w *world) {
+		{"cancel", func(t *testing.T, w *world) {
 			const n = 520 // more than a page
 			for i := range n {
 				sent(t, w, tasks.Chain(ID.S(i), Inc), tasks.In(time.Hour), tasks.Labels(map[string]string{"half": []string{"a", "b"}[i%2]}))
@@ -309,28 +280,6 @@ func TestCancel(t *testing.T) {
 			}
 			if counts, err := w.client.Inspect().CountWorkflows(t.Context()); err != nil || counts[tasktype.WorkflowFailed] < n {
 				t.Errorf("got %v, %v, want %d failures", counts, err, n)
-			}
-		}},
-		{"errors", func(t *testing.T, w *world) {
-			done := sent(t, w, ID.S(1))
-			testutil.Must(done.Wait(limited(t)))(t)
-			ended(t, w, done.ID())
-			if err := done.Cancel(t.Context()); !errors.Is(err, tasks.ErrEnded) {
-				t.Errorf("of a workflow that has ended: got %v, want %v", err, tasks.ErrEnded)
-			}
-			if err := w.client.Workflow("none").Cancel(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
-				t.Errorf("of an unknown workflow: got %v, want %v", err, tasks.ErrNotFound)
-			}
-			revoked := sent(t, w, ID.S(1, tasks.In(time.Hour)))
-			testutil.Ok(t, revoked.Revoke(t.Context()))
-			if err := revoked.Cancel(t.Context()); !errors.Is(err, tasks.ErrRevoked) {
-				t.Errorf("of a revoked workflow: got %v, want %v", err, tasks.ErrRevoked)
-			}
-			twice := sent(t, w, ID.S(1, tasks.In(time.Hour)))
-			for range 2 {
-				if err := twice.Cancel(t.Context()); err != nil {
-					t.Errorf("cancel: got %v", err)
-				}
 			}
 		}},
 	})

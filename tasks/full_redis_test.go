@@ -417,6 +417,9 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 				if f := wantFailure(t, err, text); f.Code != tasktype.CodeDamaged {
 					t.Errorf("%s: got %+v, want code %s", name, f, tasktype.CodeDamaged)
 				}
+				if err := c.Workflow(run.ID()).Retry(t.Context()); !errors.Is(err, tasks.ErrDamaged) {
+					t.Errorf("%s: retry: got %v, want %v", name, err, tasks.ErrDamaged)
+				}
 			}
 		}
 		list, _, err := w.client.Inspect().Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 100})

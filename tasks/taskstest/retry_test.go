@@ -519,7 +519,7 @@ func wantPaused(t *testing.T, f *taskstest.Fleet, run *tasks.Run[string], want b
 	}
 }
 
-func TestPauseErrors(t *testing.T) {
+func TestErrorsOfChanges(t *testing.T) {
 	t.Parallel()
 	mux := tasks.NewMux()
 	tasks.Handle(mux, pauseNext, func(_ context.Context, in string) (string, error) { return in, nil })
@@ -529,11 +529,12 @@ func TestPauseErrors(t *testing.T) {
 		run := testutil.Must(pauseNext.S("a").Send(ctx, c, tasks.In(time.Hour)))(t)
 		return run
 	}
+	changes := map[string]func(*tasks.Workflow, context.Context) error{"pause": (*tasks.Workflow).Pause, "resume": (*tasks.Workflow).Resume}
 	want := func(name, id string, want error) {
 		t.Helper()
-		for verb, call := range map[string]func(*tasks.Workflow, context.Context) error{"pause": (*tasks.Workflow).Pause, "resume": (*tasks.Workflow).Resume} {
+		for verb, change := range changes {
 			for range 2 {
-				if err := call(c.Workflow(id), ctx); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				if err := change(c.Workflow(id), ctx); !errors.Is(err, want) || (err == nil) != (want == nil) {
 					t.Errorf("%s %s: got %v, want %v", verb, name, err, want)
 				}
 			}
@@ -541,6 +542,8 @@ func TestPauseErrors(t *testing.T) {
 	}
 	running := send()
 	want("running workflow", running.ID(), nil)
+	changes["cancel"] = (*tasks.Workflow).Cancel
+	changes["retry"] = func(w *tasks.Workflow, ctx context.Context) error { return w.Retry(ctx) }
 	want("unknown workflow", "none", tasks.ErrNotFound)
 	revoked := send()
 	testutil.Ok(t, revoked.Revoke(ctx))
@@ -551,5 +554,8 @@ func TestPauseErrors(t *testing.T) {
 	testutil.Ok(t, running.Pause(ctx))
 	if err := running.Retry(ctx); !errors.Is(err, tasks.ErrRunning) {
 		t.Errorf("retry: got %v, want %v", err, tasks.ErrRunning)
+	}
+	for range 2 {
+		testutil.Ok(t, running.Cancel(ctx))
 	}
 }
