@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/nearest"
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
 	"muster/orchestrator/api/client"
@@ -88,7 +89,7 @@ func findAgent(ctx context.Context, api *client.Client, name string) (agent.Agen
 	case 1:
 		return one, nil
 	case 0:
-		return one, fmt.Errorf("no agent %q%s; see muster agents list", name, suggest(name, names))
+		return one, fmt.Errorf("no agent %q%s; see muster agents list", name, nearest.Hint(name, names))
 	}
 	return one, fmt.Errorf("%d agents have the name %s; use an id: %s", len(found), name, strings.Join(found, ", "))
 }

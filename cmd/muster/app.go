@@ -137,7 +137,7 @@ func noCommand(word, path string, list []*cli.Command) error {
 	for _, c := range list {
 		names = append(names, c.Names()...)
 	}
-	hint := suggest(word, names)
+	hint := nearest.Hint(word, names)
 	if way, ok := instead[word]; ok && path == "muster" {
 		hint = "; " + way
 	}
@@ -337,14 +337,6 @@ var instead = map[string]string{
 	"schedule": "use muster sites list for the schedules of sites, and muster schedules list for those of workflows",
 	"serve":    "use muster start",
 	"stop":     "stop muster start with Ctrl-C or SIGTERM",
-}
-
-// suggest returns ", did you mean X?" when one of names is close to word.
-func suggest(word string, names []string) string {
-	if near := nearest.Word(word, names); near != "" {
-		return fmt.Sprintf(", did you mean %q?", near)
-	}
-	return ""
 }
 
 // helpWidth is the width of help at most, in characters.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/nearest"
 	"muster/jobs"
 	"muster/orchestrator/api/client"
 )
@@ -89,7 +90,7 @@ func decideItems(s scope, input jobDecision) error {
 	d.Accept = verdict == "accept"
 	switch {
 	case verdict != "accept" && verdict != "reject":
-		return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
+		return usageError{fmt.Errorf("invalid decision %q%s; use accept or reject", verdict, nearest.Hint(verdict, []string{"accept", "reject"}))}
 	case !d.Accept && d.Reason == "":
 		return usageError{errors.New("to reject an item needs a --reason")}
 	case s.Bool("all") && len(keys) > 0:

@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/nearest"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 	"muster/orchestrator"
@@ -275,7 +276,7 @@ func oneOf[T ~string](flag, value string, values []T) error {
 	for i, v := range values {
 		known[i] = string(v)
 	}
-	return usageError{fmt.Errorf("--%s %q%s: use one of %s", flag, value, suggest(value, known), strings.Join(known, ", "))}
+	return usageError{fmt.Errorf("--%s %q%s: use one of %s", flag, value, nearest.Hint(value, known), strings.Join(known, ", "))}
 }
 
 // missingFile names a document that does not exist.

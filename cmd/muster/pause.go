@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/limit"
+	"muster/internal/nearest"
 	"muster/orchestrator/api/client"
 	"muster/orchestrator/webhook"
 	tasksapi "muster/tasks/api"
@@ -128,7 +129,7 @@ func (s scope) changePaused(pause bool) error {
 	}
 	kind := slices.Index(kinds, s.Args().First())
 	if kind < 0 {
-		return usageError{fmt.Errorf("unknown kind %q%s: use one of %s", s.Args().First(), suggest(s.Args().First(), kinds), strings.Join(kinds, ", "))}
+		return usageError{fmt.Errorf("unknown kind %q%s: use one of %s", s.Args().First(), nearest.Hint(s.Args().First(), kinds), strings.Join(kinds, ", "))}
 	}
 	result := "resumed"
 	if pause {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/nearest"
 	"muster/orchestrator/api/client"
 	"muster/tasks/api"
 	"muster/tasks/tasktype"
@@ -379,7 +380,7 @@ func (s scope) known(name, queue string) error {
 		queues = append(queues, slices.Collect(maps.Keys(w.Queues))...)
 	}
 	if len(queues) == 0 {
-		return fmt.Errorf("no worker has a handler for %q%s; see muster workers list --tasks", name, suggest(name, names))
+		return fmt.Errorf("no worker has a handler for %q%s; see muster workers list --tasks", name, nearest.Hint(name, names))
 	}
 	slices.Sort(queues)
 	return fmt.Errorf("no worker with a handler for %q runs tasks of the queue %q; send it with --queue %s",

@@ -1,6 +1,16 @@
 // Package nearest finds the known word that is most similar to a misspelled one.
 package nearest
 
+import "fmt"
+
+// Hint returns ", did you mean …?" with the result of Word, or "".
+func Hint(word string, words []string) string {
+	if near := Word(word, words); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
 // Word returns the member of words with the smallest edit distance from word, and the alphabetically first of several. It returns ""
 // if the distance is more than one and more than a third of the length of word.
 func Word(word string, words []string) string {

@@ -160,11 +160,7 @@ func (c *checker) stage(s *Stage, key string) {
 	case "":
 		c.fail(key+".takes", "is missing; write takes: job or takes: item")
 	default:
-		hint := ""
-		if n := nearest.Word(s.Takes, []string{TakesJob, TakesItem}); n != "" {
-			hint = fmt.Sprintf("; did you mean %q?", n)
-		}
-		c.fail(key+".takes", "want job or item, got %q%s", s.Takes, hint)
+		c.fail(key+".takes", "want job or item, got %q%s", s.Takes, nearest.Hint(s.Takes, []string{TakesJob, TakesItem}))
 	}
 	c.states(key+".states", s.States)
 	c.duration(key+".timeout", s.Timeout)
@@ -194,11 +190,7 @@ func (c *checker) states(key string, states map[string]string) {
 		if state == Integrated || state == Rejected {
 			continue
 		}
-		hint := ""
-		if n := nearest.Word(state, []string{Integrated, Rejected}); n != "" {
-			hint = fmt.Sprintf(" (did you mean %q?)", n)
-		}
-		c.fail(at, "want integrated or rejected, which a verdict leads to, got %q%s; only the name of the verdict is free", state, hint)
+		c.fail(at, "want integrated or rejected, which a verdict leads to, got %q%s; only the name of the verdict is free", state, nearest.Hint(state, []string{Integrated, Rejected}))
 	}
 }
 

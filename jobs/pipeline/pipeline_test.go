@@ -78,7 +78,7 @@ func TestParseNamesAllProblems(t *testing.T) {
 			"p.yaml:2:5: stages[0].takes: is missing; write takes: job or takes: item"},
 		{"role and task", "stages: [{name: a, role: r, task: t, takes: job}]", "p.yaml:1:35: stages[0].task: role and task exclude each other; take one out"},
 		{"first takes items", "stages: [{name: a, role: r, takes: item}]", "p.yaml:1:36: stages[0].takes: is item, but no stage before this one makes items; the first stage takes the job"},
-		{"takes", "stages: [{name: a, role: r, takes: jobs}]", `p.yaml:1:36: stages[0].takes: want job or item, got "jobs"; did you mean "job"?`},
+		{"takes", "stages: [{name: a, role: r, takes: jobs}]", `p.yaml:1:36: stages[0].takes: want job or item, got "jobs", did you mean "job"?`},
 		{"same name", stage + "  - {name: a, role: r, takes: item}\n", `p.yaml:3:12: stages[1].name: "a" is the name of stages[0] already; rename one`},
 		{"names", "stages: [{name: A b, role: 'r:', takes: job}]", `p.yaml:1:17: stages[0].name: "A b" cannot be used here; write up to 40 of a-z, 0-9, _ and -` + "\n" +
 			`p.yaml:1:28: stages[0].role: "r:" cannot be used here; write up to 40 of a-z, 0-9, _ and -`},
@@ -96,7 +96,7 @@ func TestParseNamesAllProblems(t *testing.T) {
 			"p.yaml:2:44: stages[0].review: only items can wait for review; take the key out, or write takes: item\n" +
 				"p.yaml:2:58: stages[0].states: verdicts are given on items; take the key out, or write takes: item"},
 		{"states", stage + "  - {name: b, role: r, takes: item, states: {accept: integrate, YES: rejected}}\n",
-			`p.yaml:3:54: stages[1].states.accept: want integrated or rejected, which a verdict leads to, got "integrate" (did you mean "integrated"?); only the name of the verdict is free` + "\n" +
+			`p.yaml:3:54: stages[1].states.accept: want integrated or rejected, which a verdict leads to, got "integrate", did you mean "integrated"?; only the name of the verdict is free` + "\n" +
 				`p.yaml:3:70: stages[1].states.YES: "YES" cannot be used here; write up to 40 of a-z, 0-9, _ and -`},
 		{"decoded and checked once", strings.Replace(stage, "}", ", timeout: soon}", 1), `p.yaml:2:45: stages[0].timeout: want a duration such as 1.5s, 200ms or 2m, got "soon"`},
 		{"lists", "labels: [a, b, a]\ncontext: [a b]\n" + stage, `p.yaml:1:16: labels[2]: "a" is in the list already; take one out` + "\n" +

@@ -242,7 +242,7 @@ func TestErrorsNamePositionAndRemedy(t *testing.T) {
 		"proxies:\n  refresh_every: 1s\n":            "muster.yaml:2:18: proxies.refresh_every: 1s is out of range; use 1m to 720h, or 0 for never",
 		"queue:\n  max_per_resolver: {a: 0}\n":       "muster.yaml:2:21: queue.max_per_resolver: a: 0 is out of range; use 1 to 1000000",
 		"queue:\n  max_per_resolver: {a: [1]}\n":     "queue.max_per_resolver.a: want a whole number, got a list",
-		"redis:\n  mode: extern\n":                   `muster.yaml:2:9: redis.mode: invalid value "extern": use one of auto, external, child, embedded, did you mean external?`,
+		"redis:\n  mode: extern\n":                   `muster.yaml:2:9: redis.mode: invalid value "extern": use one of auto, external, child, embedded, did you mean "external"?`,
 		"log:\n  level: info\n  level: debug\n":      "muster.yaml:3:3: not valid YAML: mapping key \"level\" already defined",
 		"log:\n\tlevel: info\n":                      "muster.yaml:2:1: not valid YAML: found character '\t' that cannot start any token",
 		"log:\n  level: info\n---\nlog: {}\n":        "muster.yaml:4:1: a second document in the file",
@@ -272,7 +272,7 @@ func TestAllErrorsAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`unknown key "nonsense"`, `invalid value "loud": use one of`, "environment MUSTER_WORKERS__CONCURRENCY: workers.concurrency",
-		"MUSTER_WORKERS__CONCURENCY: unknown setting, did you mean MUSTER_WORKERS__CONCURRENCY?", "flag --port: redis.port",
+		`MUSTER_WORKERS__CONCURENCY: unknown setting, did you mean "MUSTER_WORKERS__CONCURRENCY"?`, "flag --port: redis.port",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %q:\n%v", want, err)
@@ -355,7 +355,7 @@ func TestSuspiciousEnvironment(t *testing.T) {
 	l := read(t, Sources{File: example, Environ: []string{
 		"MUSTER_REDIS_URL=x", "MUSTER_SERVICE_HOST=10.0.0.1", "MUSTER_TEST_REDIS_SERVER=/x", "MUSTER_PORT_8080_TCP_ADDR=x",
 	}})
-	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "did you mean MUSTER_REDIS__URL?") {
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], `did you mean "MUSTER_REDIS__URL"?`) {
 		t.Errorf("warnings are %q", l.Warnings)
 	}
 }

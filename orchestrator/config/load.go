@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"muster/internal/atomicfile"
+	"muster/internal/nearest"
 	"muster/internal/secret"
 	"muster/internal/trust"
 	"muster/internal/wrap"
@@ -146,7 +147,7 @@ func loadAll(src Sources) (*Loaded, error) {
 	for _, f := range src.Flags {
 		s, ok := byPath[f.Path]
 		if !ok {
-			errs = append(errs, fmt.Errorf("flag %s: unknown setting %q%s", f.Name, f.Path, meant(f.Path, slices.Collect(maps.Keys(byPath)))))
+			errs = append(errs, fmt.Errorf("flag %s: unknown setting %q%s", f.Name, f.Path, nearest.Hint(f.Path, slices.Collect(maps.Keys(byPath)))))
 			continue
 		}
 		if err := s.set(f.Value); err != nil {
@@ -265,7 +266,7 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting, from *secrets
 		if !strings.HasPrefix(name, "MUSTER_") || known[name] || strings.HasPrefix(name, "MUSTER_TEST_") {
 			continue
 		}
-		hint := meant(name, names)
+		hint := nearest.Hint(name, names)
 		for path, instead := range removed {
 			if strings.HasPrefix(name+"__", envName(path)+"__") {
 				hint = "; " + instead

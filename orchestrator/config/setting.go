@@ -154,7 +154,7 @@ func (s setting) checkWord() []error {
 	if len(words) == 0 || slices.Contains(words, s.v.String()) {
 		return nil
 	}
-	return []error{fmt.Errorf("invalid value %q: use one of %s%s", s.v.String(), strings.Join(words, ", "), meant(s.v.String(), words))}
+	return []error{fmt.Errorf("invalid value %q: use one of %s%s", s.v.String(), strings.Join(words, ", "), nearest.Hint(s.v.String(), words))}
 }
 
 // checkRange validates numbers against the tag range. With the tag zero, 0 is valid too.
@@ -385,12 +385,4 @@ func short(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-// meant returns ", did you mean …?" for the member of words that is similar to word, or "".
-func meant(word string, words []string) string {
-	if near := nearest.Word(word, words); near != "" {
-		return fmt.Sprintf(", did you mean %s?", near)
-	}
-	return ""
 }

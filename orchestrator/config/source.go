@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/nearest"
 	"muster/jobs/agent"
 	"muster/orchestrator/webhook"
 	"muster/proxies/source"
@@ -46,7 +47,7 @@ func (s Source) check() []error {
 		return []error{errors.New("source without a url")}
 	}
 	if s.Protocol != "" && !slices.Contains(sourceProtocols, s.Protocol) {
-		bad("invalid protocol %q: use one of %s%s", s.Protocol, strings.Join(sourceProtocols, ", "), meant(s.Protocol, sourceProtocols))
+		bad("invalid protocol %q: use one of %s%s", s.Protocol, strings.Join(sourceProtocols, ", "), nearest.Hint(s.Protocol, sourceProtocols))
 	}
 	if s.Auth != "" && !strings.Contains(s.Auth, ":") {
 		bad("invalid auth: use user:password, for example ${USER}:${PASSWORD}")

@@ -50,7 +50,7 @@ func TestWrongSources(t *testing.T) {
 		"{name: x}":                                  "without a url",
 		"{gateway: 'http://u:s3same@h:1'}":           "a gateway requires a name",
 		"{name: x, sessions: 2}":                     "invalid gateway: use",
-		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
+		"{url: a.txt, protocol: sock5}":              `did you mean "socks5"?`,
 		"{url: a.txt, every: 10s}":                   "use a duration from 1m to 720h",
 		"{url: a.txt, timeout: soon}":                "want a duration such as",
 		"{url: a.txt, max: -1}":                      "out of range",

@@ -133,11 +133,7 @@ func checkEvents(patterns []string) error {
 		if p == "*" || slices.ContainsFunc(event.Types, func(t string) bool { return matches(p, t) }) {
 			continue
 		}
-		hint := ""
-		if near := nearest.Word(p, event.Types); near != "" {
-			hint = ", did you mean " + near + "?"
-		}
-		return bad(fmt.Sprintf("events[%d]", i), "unknown event type %.60q%s; use %s, or a prefix such as job.*", p, hint, strings.Join(event.Types, ", "))
+		return bad(fmt.Sprintf("events[%d]", i), "unknown event type %.60q%s; use %s, or a prefix such as job.*", p, nearest.Hint(p, event.Types), strings.Join(event.Types, ", "))
 	}
 	return nil
 }

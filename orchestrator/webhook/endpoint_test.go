@@ -32,7 +32,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 		"localhost":     {NewEndpoint{URL: "http://localhost:1/"}, "url", "network.allow"},
 		"metadata":      {NewEndpoint{URL: "http://169.254.169.254/latest"}, "url", "link-local"},
 		"private":       {NewEndpoint{URL: "https://10.1.2.3/"}, "url", "private"},
-		"unknown event": {NewEndpoint{URL: "https://example.org/", Events: []string{"job.complete"}}, "events[0]", "did you mean job.completed?"},
+		"unknown event": {NewEndpoint{URL: "https://example.org/", Events: []string{"job.complete"}}, "events[0]", `did you mean "job.completed"?`},
 		"no such group": {NewEndpoint{URL: "https://example.org/", Events: []string{"site.*", "jobs.*"}}, "events[1]", "jobs.*"},
 		"bad name":      {NewEndpoint{URL: "https://example.org/", Name: "a b"}, "name", "letters"},
 	} {
