@@ -4,7 +4,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -101,7 +100,7 @@ func (s *set) read(fsys fs.FS, root, shown string) error {
 			continue
 		}
 		s.own[name] = file
-		data, err := readFile(fsys, path.Join(root, e.Name()))
+		data, err := trust.ReadFile(fsys, path.Join(root, e.Name()), maxFile+1)
 		if err != nil {
 			s.fail(name, file, unreadable(file, err))
 			continue
@@ -127,29 +126,6 @@ func unreadable(file string, err error) error {
 		err = e.Err // the message has the path already
 	}
 	return Problems{{File: file, Text: "cannot be read: " + err.Error()}}
-}
-
-// readFile reads a regular file, up to a byte more than a pipeline may have.
-func readFile(fsys fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(fsys, name) // before it is opened: a FIFO would block
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err == nil {
-		err = trust.Check(name, info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // Replace replaces the pipelines with the pipelines of another registry, atomically: a caller of Get and List sees the old ones or

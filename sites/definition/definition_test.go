@@ -150,7 +150,7 @@ func TestLoadDir(t *testing.T) {
 		"d.example":    "d.yaml:2:1: unknown key \"startt\"",
 		"e.example":    "e.yaml:",
 		"f":            "f.yaml:",
-		"g":            "read site definition: open g.yaml",
+		"g":            "read site definition: stat g.yaml",
 		"h":            "read site definition: open h.yaml: untrusted",
 	}
 	for _, b := range broken {

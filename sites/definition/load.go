@@ -101,7 +101,7 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 			continue
 		}
 		file := path.Join(shown, e.Name())
-		data, err := readFile(fsys, path.Join(root, e.Name()))
+		data, err := trust.ReadFile(fsys, path.Join(root, e.Name()), maxFile+1)
 		if err != nil {
 			wrong = append(wrong, newBrokenError(file, nil, fmt.Errorf("read site definition: %w", err)))
 			continue
@@ -126,22 +126,6 @@ func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*Broke
 	})
 	slices.SortFunc(defs, func(a, b *Definition) int { return strings.Compare(a.Site, b.Site) })
 	return defs, wrong, nil
-}
-
-func readFile(fsys fs.FS, name string) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil {
-		err = trust.Check(name, info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // Parse reads a definition from data or from the result of YAML. Problems name the file.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/internal/trust"
 	"muster/internal/yamlstrict"
 )
 
@@ -48,7 +49,7 @@ func split(data []byte) ([]byte, *shared) {
 
 // readShared reads the defaults of a directory, or nil if there are none.
 func readShared(fsys fs.FS, root, shown string) (*shared, error) {
-	data, err := readFile(fsys, path.Join(root, DefaultsFile))
+	data, err := trust.ReadFile(fsys, path.Join(root, DefaultsFile), maxFile+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
