@@ -95,7 +95,7 @@ bench: ## benchmarks; BENCH=Chord for some, TIME=5s for longer runs; x-NAME is t
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) -C scripts/crawlbench test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 3x .
 
 soak: ## the whole system for MINUTES (120) under load, with a fault a minute; accounts must balance, nothing may grow
-	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/soak -minutes $(or $(MINUTES),120) $(SOAK)
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -vet=off -count=1 -timeout 0 -tags e2e -run '^TestSoak$$' -v ./scripts/e2e -args -minutes $(or $(MINUTES),120) $(SOAK)
 
 fuzz: ## fuzz the packages changed since FUZZ (main; all for every package), INPUTS (50000) per target
 	GO="$(GO)" scripts/fuzz.sh $(or $(INPUTS),50000) $(or $(FUZZ),main)

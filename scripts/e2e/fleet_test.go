@@ -32,7 +32,12 @@ type fleet struct {
 // newFleet writes the settings of a muster with a separate Redis. Settings in more replace complete sections.
 func newFleet(t *testing.T, more map[string]any) *fleet {
 	t.Helper()
-	dir := t.TempDir()
+	return newFleetIn(t, t.TempDir(), more)
+}
+
+// newFleetIn is newFleet in a directory.
+func newFleetIn(t *testing.T, dir string, more map[string]any) *fleet {
+	t.Helper()
 	f := &fleet{dir: dir, conf: filepath.Join(dir, "muster.yaml")}
 	port := testutil.FreePort(t)
 	f.url = fmt.Sprintf("http://127.0.0.1:%d", port)
@@ -62,10 +67,10 @@ func (f *fleet) get(path string, v any) error {
 	return err
 }
 
-// call calls the API. It also returns an error for an unsuccessful status.
+// call calls the API with a JSON body, or with bytes that a header describes. It also returns an error for an unsuccessful status.
 func (f *fleet) call(method, path string, body, v any, header ...string) (status int, err error) {
-	var data []byte
-	if body != nil {
+	data, encoded := body.([]byte)
+	if body != nil && !encoded {
 		if data, err = json.Marshal(body); err != nil {
 			return 0, err
 		}

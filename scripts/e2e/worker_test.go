@@ -35,6 +35,7 @@ const (
 	workerURL = "MUSTER_E2E_WORKER_URL"
 	workerDir = "MUSTER_E2E_WORKER_DIR" // directory of its journal
 	workerDie = "MUSTER_E2E_WORKER_DIE" // "<visit> <point>" of its death
+	soakAddr  = "MUSTER_E2E_SOAK_ADDR"  // listen address of the metrics of a worker of the soak
 )
 
 // slots is the concurrency of a worker.
@@ -70,6 +71,11 @@ func runWorker(url string) error {
 		return err
 	})
 	taskstest.HandleRandom(m)
+	if addr := os.Getenv(soakAddr); addr != "" {
+		if err := workInSoak(ctx, c, m, addr); err != nil {
+			return err
+		}
+	}
 	w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{
 		Name: name, Concurrency: slots, Grace: 5 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
