@@ -120,9 +120,9 @@ pictures: ## docs/pictures, of the demo; with EACH=DIR every page, at three widt
 docs: ## dist/site: the documentation as web pages, with search, and llms.txt; says which packages are missing
 	@scripts/docs.sh
 
-# Most tests wait, so more of them than CPUs run at a time.
+# Most tests wait, so twice as many as CPUs run at a time.
 e2e: ## the real binary: kill -9, outages, Ctrl-C
-	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) -count=1 -parallel $$(( 1 + $$(getconf _NPROCESSORS_ONLN) )) -tags e2e ./scripts/e2e
+	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $(QUICK) -count=1 -parallel $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )) -tags e2e ./scripts/e2e
 
 up: .env ## redis, orchestrator and two workers in containers
 	docker compose up --build --detach
