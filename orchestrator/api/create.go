@@ -11,7 +11,6 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -345,24 +344,6 @@ func (c creation) putDocument(ctx context.Context, f *form, part *multipart.Part
 	}
 	f.document = &d
 	return nil
-}
-
-// fileName returns the name of an uploaded file without directories and control characters.
-func fileName(name string) string {
-	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
-	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(name, ""))
-	if runes := []rune(name); len(runes) > 200 {
-		name = string(runes[len(runes)-200:])
-	}
-	if name == "" || name == "." || name == ".." || name == "/" {
-		return "document"
-	}
-	return name
 }
 
 // slowReader reads a long body: the client may pause for uploadPause at a time, within a total limit.

@@ -332,7 +332,7 @@ func documentHead(d *jobs.Document) http.Header {
 	if known, params, err := mime.ParseMediaType(d.Type); err == nil {
 		media = mime.FormatMediaType(known, params)
 	}
-	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": fileName(d.Name)})
+	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": d.Name})
 	if disposition == "" {
 		disposition = "attachment"
 	}

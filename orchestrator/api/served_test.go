@@ -81,7 +81,7 @@ func populate(t *testing.T, cfg Config, owner string) sample {
 	}
 	doc, err := cfg.Documents.Put(ctx, "a.html", strings.NewReader("<script>alert(1)</script>"))
 	must(err)
-	doc.Name = `../a "b".html`
+	doc.Name = `a "b".html`
 	j, _, err := cfg.Jobs.Create(ctx, jobs.Request{Prompt: "p", Document: &doc})
 	must(err)
 	run, err := tasks.New[string, string]("text.review").S("x").Send(ctx, cfg.Client)
