@@ -19,7 +19,6 @@ import (
 
 	"muster/internal/atomicfile"
 	"muster/internal/trust"
-	"muster/jobs/agent"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api"
 	"muster/orchestrator/api/client"
@@ -151,21 +150,8 @@ func (s *System) health(ctx context.Context) health.Report {
 	if s.alone { // the record of a killed process expires later
 		running = func(context.Context) (bool, error) { return false, nil }
 	}
-	checks = append(checks, health.Orchestrator(running), health.Workers(s.Client.Inspect().Workers, cfg.Workers.PingTimeout), health.Agents(func(ctx context.Context) ([]health.AgentState, error) {
-		agents, err := s.Agents.List(ctx)
-		list := make([]health.AgentState, len(agents))
-		for i, a := range agents {
-			list[i] = health.AgentState{Name: a.Name, State: a.State, Why: a.Health}
-		}
-		return list, err
-	}, agent.StateUnavailable), health.Scrapes(func(ctx context.Context) ([]string, error) {
-		stalled, err := sites.StalledJobs(ctx, s.Client)
-		list := make([]string, len(stalled))
-		for i, j := range stalled {
-			list[i] = j.String()
-		}
-		return list, err
-	}))
+	checks = append(checks, health.Orchestrator(running), health.Workers(s.Client.Inspect().Workers, cfg.Workers.PingTimeout), health.Agents(s.Agents.List),
+		health.Scrapes(func(ctx context.Context) ([]sites.Stalled, error) { return sites.StalledJobs(ctx, s.Client) }))
 	if s.Archive.Set() {
 		checks = append(checks, health.Archive(s.Archive.Health))
 	}

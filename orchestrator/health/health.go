@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/jobs/agent"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -132,11 +133,8 @@ func (c Check) call(ctx context.Context) (result Result) {
 	return result
 }
 
-// Redis checks that Redis responds within limit, by default 2 s.
+// Redis checks that Redis responds within limit.
 func Redis(ping func(context.Context) error, limit time.Duration) Check {
-	if limit <= 0 {
-		limit = 2 * time.Second
-	}
 	return Check{Name: "redis", Timeout: limit, Run: func(ctx context.Context) (string, error) {
 		return "responds", ping(ctx)
 	}}
@@ -153,11 +151,8 @@ func Orchestrator(running func(context.Context) (bool, error)) Check {
 	}}
 }
 
-// Workers checks that at least one worker is alive. The default of limit is 5 s.
+// Workers checks that at least one worker is alive.
 func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.Duration) Check {
-	if limit <= 0 {
-		limit = 5 * time.Second
-	}
 	return Check{Name: "workers", Needs: []string{"redis"}, Timeout: limit, Run: func(ctx context.Context) (string, error) {
 		workers, err := list(ctx)
 		if err != nil {
@@ -190,17 +185,12 @@ func Proxies(count func(context.Context) (int, error), enough func() int) Check 
 	}}
 }
 
-// AgentState is the state of an agent, with the reason if it is not healthy.
-type AgentState struct {
-	Name, State, Why string
-}
-
 // shownAgents is the maximum number of agents named in a result.
 const shownAgents = 5
 
 // Agents checks the last known states of the agents. The result is degraded while some are unavailable, because others take
 // over their work.
-func Agents(list func(context.Context) ([]AgentState, error), unavailable string) Check {
+func Agents(list func(context.Context) ([]agent.Agent, error)) Check {
 	return Check{Name: "agents", Needs: []string{"redis", "orchestrator"}, Run: func(ctx context.Context) (string, error) {
 		agents, err := list(ctx)
 		if err != nil {
@@ -212,8 +202,8 @@ func Agents(list func(context.Context) ([]AgentState, error), unavailable string
 		counts, gone := map[string]int{}, []string{}
 		for _, a := range agents {
 			counts[a.State]++
-			if a.State == unavailable {
-				gone = append(gone, strings.TrimSuffix(a.Name+": "+a.Why, ": "))
+			if a.State == agent.StateUnavailable {
+				gone = append(gone, strings.TrimSuffix(a.Name+": "+a.Health, ": "))
 			}
 		}
 		var parts []string
@@ -233,13 +223,17 @@ func Agents(list func(context.Context) ([]AgentState, error), unavailable string
 }
 
 // Scrapes checks for scrapes without progress. The result is degraded if there are any.
-func Scrapes(stalled func(context.Context) ([]string, error)) Check {
+func Scrapes[Job any](stalled func(context.Context) ([]Job, error)) Check {
 	return Check{Name: "scrapes", Needs: []string{"redis", "orchestrator", "workers"}, Run: func(ctx context.Context) (string, error) {
 		list, err := stalled(ctx)
 		if err != nil || len(list) == 0 {
 			return "all make progress", err
 		}
-		return "", Degrade(errors.New(strings.Join(list, "; ") + "; see `muster scrapes get JOB`"))
+		text := ""
+		for _, job := range list {
+			text += fmt.Sprint(job, "; ")
+		}
+		return "", Degrade(errors.New(text + "see `muster scrapes get JOB`"))
 	}}
 }
 

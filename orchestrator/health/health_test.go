@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/jobs/agent"
 	"muster/tasks"
 	"muster/tasks/embedded"
 	"muster/tasks/tasktype"
@@ -204,20 +205,20 @@ func TestProxiesAndWorkers(t *testing.T) {
 
 func TestAgentsCheckReportsUnavailableAgents(t *testing.T) {
 	t.Parallel()
-	var list []AgentState
-	check := Agents(func(context.Context) ([]AgentState, error) { return list, nil }, "unavailable")
+	var list []agent.Agent
+	check := Agents(func(context.Context) ([]agent.Agent, error) { return list, nil })
 	ask := func() Result {
 		return one(t, check)
 	}
 	if got := ask(); got.Status != OK || got.Detail != "none" {
 		t.Errorf("without agents: got %+v, want ok", got)
 	}
-	list = []AgentState{{"one", "healthy", "an old error"}, {"two", "draining", ""}}
+	list = []agent.Agent{{Name: "one", State: "healthy", Health: "an old error"}, {Name: "two", State: "draining"}}
 	if got := ask(); got.Status != OK || got.Detail != "1 draining, 1 healthy" {
 		t.Errorf("with good agents: got %+v, want ok", got)
 	}
 	for i := range 7 {
-		list = append(list, AgentState{fmt.Sprint("gone", i), "unavailable", "connection refused"})
+		list = append(list, agent.Agent{Name: fmt.Sprint("gone", i), State: "unavailable", Health: "connection refused"})
 	}
 	got := ask()
 	if got.Status != Degraded || !strings.Contains(got.Error, "gone0: connection refused") || !strings.Contains(got.Error, "and 2 more") || strings.Contains(got.Error, "gone6") {
