@@ -96,15 +96,7 @@ func TestPages(t *testing.T) {
 		"/assets/style.css":                     {"color-scheme"},
 		"/assets/live.js":                       {"If-None-Match"},
 	} {
-		code, body := get(t, h, path)
-		if code != http.StatusOK {
-			t.Errorf("%s: got %d, want 200: %.500s", path, code, body)
-		}
-		for _, want := range wants {
-			if !strings.Contains(body, want) {
-				t.Errorf("%s: got no %q in\n%.3000s", path, want, body)
-			}
-		}
+		wantIn(t, h, path, wants...)
 	}
 }
 
@@ -158,9 +150,7 @@ func TestNotFound(t *testing.T) {
 		"/queues/none/resume":                      http.StatusNotFound,
 		"/schedule/none/pause":                     http.StatusNotFound,
 	} {
-		if code, body := get(t, h, path); code != want {
-			t.Errorf("%s: got %d, want %d: %.300s", path, code, want, body)
-		}
+		wantCode(t, h, want, path)
 	}
 }
 
@@ -406,13 +396,20 @@ var formToken = strings.Repeat("a", 32)
 // anyone permits all changes.
 var anyone = Config{May: func(*http.Request) bool { return true }}
 
+// wantCode checks the status of a page, and returns its body.
+func wantCode(t *testing.T, h http.Handler, want int, path string) string {
+	t.Helper()
+	code, body := get(t, h, path)
+	if code != want {
+		t.Errorf("%s: got %d, want %d: %.500s", path, code, want, body)
+	}
+	return body
+}
+
 // wantIn checks that a page returns 200 and contains the texts.
 func wantIn(t *testing.T, h http.Handler, path string, wants ...string) {
 	t.Helper()
-	code, body := get(t, h, path)
-	if code != http.StatusOK {
-		t.Errorf("%s: got %d, want 200: %.500s", path, code, body)
-	}
+	body := wantCode(t, h, http.StatusOK, path)
 	for _, want := range wants {
 		if !strings.Contains(body, want) {
 			t.Errorf("%s: got no %q in\n%.4000s", path, want, body)
@@ -493,13 +490,9 @@ func TestOpenTasksAreDecided(t *testing.T) {
 		t.Error("the page has the script of an input")
 	}
 	for _, path := range []string{"/todo/decide?choice=Fail", decide("Approve", ids[0]), decide("", ids[0]), "/todo/decide?choice=Fail&item=a", decide("Fail", make([]string, 0)...), "/todo?task=" + strings.Repeat("a", 201)} {
-		if code, _ := get(t, h, path); code != http.StatusBadRequest {
-			t.Errorf("%s: got %d, want 400", path, code)
-		}
+		wantCode(t, h, http.StatusBadRequest, path)
 	}
-	if code, _ := get(t, h, decide("Fail", "unknown/0")); code != http.StatusNotFound {
-		t.Errorf("an unknown workflow: got %d, want 404", code)
-	}
+	wantCode(t, h, http.StatusNotFound, decide("Fail", "unknown/0"))
 
 	wantPosted(t, h, http.StatusBadRequest, decide("Other result", ids[0]), "comment", "yes")
 	wantPosted(t, h, http.StatusSeeOther, decide("Other result", ids[0]), "comment", ` "yes" `)
@@ -520,9 +513,7 @@ func TestOpenTasksAreDecided(t *testing.T) {
 	}
 	wantIn(t, h, "/workflows/"+runs[1].ID()+"/nodes/0", template.HTMLEscapeString("<script>alert(1)</script>"))
 	wantIn(t, h, "/todo", "Nothing to do")
-	if code, _ := get(t, h, decide("Fail", ids[0])); code != http.StatusConflict {
-		t.Errorf("a decided task: got %d, want 409", code)
-	}
+	wantCode(t, h, http.StatusConflict, decide("Fail", ids[0]))
 }
 
 // A page with many large inputs is bounded; it links the tasks and texts that it leaves out.
@@ -557,9 +548,7 @@ func TestNodePageHasInputAndAttempts(t *testing.T) {
 	if code, body := get(t, h, at+"/inputs/0"); code != http.StatusOK || len(body) != 200_002 {
 		t.Errorf("got %d and %d bytes, want the input", code, len(body))
 	}
-	if code, _ := get(t, h, at+"/inputs/9"); code != http.StatusNotFound {
-		t.Errorf("input of no node: got %d, want 404", code)
-	}
+	wantCode(t, h, http.StatusNotFound, at+"/inputs/9")
 	chain := sent(t, f, tasks.Chain(inc.S(41), inc))
 	wantIn(t, h, fmt.Sprintf("/workflows/%s/nodes/1", chain.ID()), "until the dependencies have completed")
 	f.Drain()
@@ -578,9 +567,7 @@ func TestPagesOfTaskAndQueue(t *testing.T) {
 	wantIn(t, h, "/names/u.bad", `<td data-title="Times" class="n">3</td>`, "The last 3 failed tasks", template.HTMLEscapeString("<script>alert(1)</script>"), "Last day")
 	wantIn(t, h, "/names/u.none", "No completed tasks in the last day", "No failures")
 	wantIn(t, h, "/queues/default", "u.bad", "Worker</th>", "Ended tasks, last day")
-	if code, _ := get(t, h, "/queues/none"); code != http.StatusNotFound {
-		t.Errorf("page of no queue: got %d, want 404", code)
-	}
+	wantCode(t, h, http.StatusNotFound, "/queues/none")
 }
 
 // Workflows are filtered by name, task and state. All that a filter selects are cancelled, also more than a page has.
@@ -603,9 +590,7 @@ func TestWorkflowsAreFilteredAndCancelled(t *testing.T) {
 		t.Error("the list has a workflow with another name")
 	}
 	for _, path := range []string{"/workflows?within=odd", "/cancel?name=none", "/revoke?name=inc", "/workflows?name=" + strings.Repeat("a", 201), "/workflows?error=a&queue=b", "/cancel?error=a", "/retry?queue=default"} {
-		if code, _ := get(t, h, path); code != http.StatusBadRequest {
-			t.Errorf("%s: got %d, want 400", path, code)
-		}
+		wantCode(t, h, http.StatusBadRequest, path)
 	}
 	wantIn(t, h, "/cancel?name=inc", ": 60.")
 	if body := wantPosted(t, h, http.StatusOK, "/cancel?name=inc"); !strings.Contains(body, "Cancelled 60 workflows.") {
@@ -767,9 +752,7 @@ func TestWorkflowsAreFilteredByLabel(t *testing.T) {
 	}
 	wantIn(t, h, "/workflows/"+ids[0], "<h1>import of acme &amp; co", "customer=acme")
 	for _, path := range []string{"/workflows?label=x", "/workflows?label=%3Dx", "/workflows?" + strings.Repeat("label=a%3Db&", 21)} {
-		if code, _ := get(t, h, path); code != http.StatusBadRequest {
-			t.Errorf("%s: got %d, want 400", path, code)
-		}
+		wantCode(t, h, http.StatusBadRequest, path)
 	}
 	if body := wantPosted(t, h, http.StatusOK, "/cancel?label=customer%3Dzen"); !strings.Contains(body, "Cancelled 1 workflow.") {
 		t.Errorf("got %s", body)
@@ -866,9 +849,7 @@ func TestSelectedWorkflowsAreChanged(t *testing.T) {
 	selected := "?selected=yes&id=" + ids[0] + "&id=" + ids[1] + "&id=" + ids[0]
 	wantIn(t, h, "/cancel"+selected, "selected workflows: 2.")
 	for _, path := range []string{"/cancel?selected=yes", "/retry", "/retry?name=inc", "/cancel?queue=none", "/retry?failed=u.inc"} {
-		if code, _ := get(t, h, path); code != http.StatusBadRequest {
-			t.Errorf("%s: got %d, want 400", path, code)
-		}
+		wantCode(t, h, http.StatusBadRequest, path)
 	}
 	if body := wantPosted(t, h, http.StatusOK, "/cancel"+selected); !strings.Contains(body, "Cancelled 2 workflows.") {
 		t.Errorf("got %s", body)
@@ -908,9 +889,7 @@ func TestFailuresAreGroupedAndRetried(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 	for _, path := range []string{"/names/u.fails?error=none", "/names/u.fails"} {
-		if code, _ := get(t, h, path); code != http.StatusOK {
-			t.Errorf("%s: got %d, want 200", path, code)
-		}
+		wantCode(t, h, http.StatusOK, path)
 	}
 }
 
