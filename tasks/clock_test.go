@@ -66,33 +66,6 @@ func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 	}
 }
 
-// A Redis that lost its last writes can remember that a worker has a batch and not that it ended it: the worker does
-// not know the batch any more, gives it back, and the nodes run again.
-func TestBatchWhoseEndRedisLostRunsAgain(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
-	w := newWorld(t, rdb)
-	run := sent(t, w, tasks.Chain(Hold.S("lost"), Inc))
-	testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
-	rollBack := snapshot(t, rdb)
-	w.open("lost")
-	wantValue(t, run, 2)
-	ended(t, w, run.ID())
-	rollBack()
-	if p, err := run.Progress(t.Context()); err != nil || p.Ended {
-		t.Fatalf("rolled back: got %+v, %v, want one that has not ended", p, err)
-	}
-	ended(t, w, run.ID())
-	if got, err := tasks.Attach[int](w.client, run.ID()).Wait(limited(t)); err != nil || got != 2 {
-		t.Errorf("after the roll-back: got %v, %v, want 2", got, err)
-	}
-	for _, node := range []string{".0", ".1"} {
-		if got := w.ran(run.ID() + node); got != 2 {
-			t.Errorf("node %s ran %d times, want 2", node, got)
-		}
-	}
-}
-
 // A handler that has lost its task to another worker stores no step: it gets an error, and its context ends.
 func TestStepOfALostTaskIsRefused(t *testing.T) {
 	t.Parallel()

@@ -332,41 +332,6 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 	}
 }
 
-// snapshot saves all data of all shards. The returned function restores it: later writes are lost, and deleted keys
-// exist again.
-func snapshot(t *testing.T, rdb redis.UniversalClient) (rollBack func()) {
-	t.Helper()
-	ctx := t.Context()
-	keys := func() (out []string) {
-		for _, k := range rdb.Keys(ctx, "*").Val() {
-			if slices.ContainsFunc(shards(t, rdb), func(shard string) bool { return strings.HasPrefix(k, shard) }) {
-				out = append(out, k)
-			}
-		}
-		return out
-	}
-	had := map[string]string{}
-	for _, k := range keys() {
-		raw, err := rdb.Dump(ctx, k).Result()
-		if errors.Is(err, redis.Nil) { // deleted or expired since
-			continue
-		}
-		testutil.Ok(t, err)
-		had[k] = raw
-	}
-	return func() {
-		t.Helper()
-		pipe := rdb.TxPipeline()
-		for _, k := range keys() {
-			pipe.Del(ctx, k)
-		}
-		for k, raw := range had {
-			pipe.Restore(ctx, k, 0, raw)
-		}
-		testutil.Must(pipe.Exec(ctx))(t)
-	}
-}
-
 // pause has workers take nothing from the default queue until resume is called.
 func pause(t *testing.T, w *world) (resume func()) {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -73,26 +72,6 @@ func TestForeignEntriesOnARing(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", got, err, 3)
 		}
 	})
-}
-
-// A worker that freezes while it waits takes one entry with it. Another worker runs the task once the first one is dead.
-func TestWorkerFreezesWhileItWaits(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	frozen := child(t, url, "frozen")
-	testutil.Ok(t, frozen.Process.Signal(syscall.SIGSTOP))
-	other := newWorld(t, connect(t, url).Redis())
-	for n := range 3 {
-		if got, err := send(t, other, ID.S(n)); err != nil || got != n {
-			t.Errorf("got %v, %v, want %v", got, err, n)
-		}
-	}
-	testutil.Ok(t, frozen.Process.Signal(syscall.SIGCONT))
-	for n := range 3 { // it returns the entry that it got, and entries of a task that it has no handler for
-		if got, err := send(t, other, ID.S(n)); err != nil || got != n {
-			t.Fatalf("after it continues: got %v, %v, want %d", got, err, n)
-		}
-	}
 }
 
 // A worker whose client has two connections runs tasks, and stops.
