@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -357,54 +356,4 @@ func TestWorkerDeterminesThePlan(t *testing.T) {
 	if got, err := taskstest.Run(t, mux, task.S(1)); err != nil || got != 3 {
 		t.Errorf("got %d, %v, want 3, by the options of the planner's release", got, err)
 	}
-}
-
-// program is a worker of the queue default with handlers for its tasks, and a client.
-type program struct {
-	client *tasks.Client
-	step   tasks.Task[int, int]
-	total  tasks.Task[[]int, int]
-	worker *tasks.Worker
-	ran    atomic.Int64
-}
-
-// runProgram starts a program. Its tasks begin with its name.
-func runProgram(t *testing.T, rdb redis.UniversalClient, name string, also ...*program) *program {
-	t.Helper()
-	p := &program{client: newClient(t, rdb), step: tasks.New[int, int](name + ".step"), total: tasks.New[[]int, int](name + ".total")}
-	m := tasks.NewMux()
-	for _, of := range append(also, p) {
-		tasks.Handle(m, of.step, func(_ context.Context, n int) (int, error) { p.ran.Add(1); return n + 1, nil })
-		tasks.Handle(m, of.total, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
-	}
-	p.worker = runWorker(t, p.client, m, tasks.WorkerConfig{Name: fmt.Sprintf("%s-%d", name, len(also)), Concurrency: 2, Grace: time.Second})
-	return p
-}
-
-// do runs a workflow of the program.
-func (p *program) do(t *testing.T) {
-	t.Helper()
-	if got, err := tasks.Chord(tasks.Map(tasks.Each(ints(20), p.step), p.step), p.total).Do(limited(t), p.client); err != nil || got != 20 {
-		t.Errorf("got %d, %v, want 20", got, err)
-	}
-}
-
-// Programs with different handlers share a queue: each runs its tasks, and none fails.
-func TestProgramsShareAQueue(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, at redis.UniversalClient) {
-		a, b := runProgram(t, at, "a"), runProgram(t, at, "b")
-		for range 3 {
-			a.do(t)
-			b.do(t)
-		}
-		newer := runProgram(t, at, "c", a) // a release that adds tasks
-		newer.do(t)
-		a.do(t)
-		testutil.Ok(t, a.worker.Stop())
-		before := newer.ran.Load()
-		if got, err := a.step.S(1).Do(limited(t), a.client); err != nil || got != 2 || newer.ran.Load() == before {
-			t.Errorf("got %d, %v, want that the newer release runs tasks of the older one", got, err)
-		}
-	})
 }
