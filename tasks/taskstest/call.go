@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"testing"
 	"time"
 
 	"muster/tasks"
@@ -21,16 +20,6 @@ type Call struct {
 	Output json.RawMessage // result of the handler; nil if it returned an error or a plan
 	Err    error           // error of the handler, including tasks.Again; nil if it succeeded
 	Steps  []string        // names of the steps that ran and were stored, in order; see tasks.Step
-}
-
-// In decodes the input of a call. The test fails if it is not an I.
-func In[I any](tb testing.TB, c Call) I {
-	tb.Helper()
-	var in I
-	if err := json.Unmarshal(c.Input, &in); err != nil {
-		tb.Fatalf("input of %s is not a %T: %v", c.Task, in, err)
-	}
-	return in
 }
 
 // Calls returns the calls of handlers so far, in order, optionally only of the tasks with the given names.
@@ -70,11 +59,6 @@ func Stub[I, O any](t tasks.Task[I, O], h func(context.Context, I) (O, error)) O
 			f.handlers[name] = stub
 		}
 	}
-}
-
-// Returns is [Stub] with a handler that returns out.
-func Returns[I, O any](t tasks.Task[I, O], out O) Option {
-	return Stub(t, func(context.Context, I) (O, error) { return out, nil })
 }
 
 // Fails is [Stub] with a handler that returns err.
