@@ -61,6 +61,5 @@ const (
 	CodeResult       = "result"       // the result cannot be encoded or is too large
 	CodeUnregistered = "unregistered" // no worker of the queue has a handler
 	CodePlan         = "plan"         // the plan is invalid
-	CodeArchived     = "archived"     // an operator archived it
 	CodeDamaged      = "damaged"      // the data of the workflow in Redis is unreadable
 )
