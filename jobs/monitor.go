@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/limit"
 	"muster/internal/wrap"
 	"muster/tasks/workqueue"
 )
@@ -84,29 +85,28 @@ func (s *Service) advanceOnce(ctx context.Context, id, score string) error {
 
 // runSweeps looks at all open jobs every CheckEvery, in one process at a time.
 func (s *Service) runSweeps(ctx context.Context) {
-	me := newID()
+	turn := limit.NewTurn(s.rdb, sweepKey)
+	lead := func(ctx context.Context) (bool, error) { return turn.Take(ctx, 2*s.limits.Load().CheckEvery) }
 	look := time.NewTicker(s.limits.Load().CheckEvery)
 	defer look.Stop()
-	if _, err := s.lead(ctx, me); err != nil && ctx.Err() == nil { // isRunning looks for it
+	if _, err := lead(ctx); err != nil && ctx.Err() == nil { // isRunning looks for it
 		s.cfg.Logger.WarnContext(ctx, "open jobs are not looked at", "err", err)
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			if s.rdb.Get(context.WithoutCancel(ctx), sweepKey).Val() == me {
-				s.rdb.Del(context.WithoutCancel(ctx), sweepKey)
-			}
+			turn.Free(ctx)
 			return
 		case <-s.tuned:
 			look.Reset(s.limits.Load().CheckEvery)
 			continue
 		case <-look.C:
 		}
-		mine, err := s.lead(ctx, me)
+		mine, err := lead(ctx)
 		if err == nil && mine {
 			renewing, stop := context.WithCancel(ctx)
 			var renewals errgroup.Group
-			renewals.Go(func() error { s.keepLead(renewing, me); return nil })
+			renewals.Go(func() error { s.keepLead(renewing, lead); return nil })
 			err = s.Sweep(ctx)
 			stop()
 			_ = renewals.Wait()
@@ -117,24 +117,8 @@ func (s *Service) runSweeps(ctx context.Context) {
 	}
 }
 
-// lead reports whether this process is the one that sweeps.
-func (s *Service) lead(ctx context.Context, me string) (bool, error) {
-	ok, err := s.rdb.SetNX(ctx, sweepKey, me, 2*s.limits.Load().CheckEvery).Result()
-	if err != nil || ok {
-		return ok, err
-	}
-	holder, err := s.rdb.Get(ctx, sweepKey).Result()
-	if errors.Is(err, redis.Nil) || err == nil && holder != me {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, s.rdb.PExpire(ctx, sweepKey, 2*s.limits.Load().CheckEvery).Err()
-}
-
 // keepLead renews the lead of this process until ctx is done, because a sweep can last longer than the lead.
-func (s *Service) keepLead(ctx context.Context, me string) {
+func (s *Service) keepLead(ctx context.Context, lead func(context.Context) (bool, error)) {
 	tick := time.NewTicker(s.limits.Load().CheckEvery)
 	defer tick.Stop()
 	for {
@@ -143,7 +127,7 @@ func (s *Service) keepLead(ctx context.Context, me string) {
 			return
 		case <-tick.C:
 		}
-		if _, err := s.lead(ctx, me); err != nil && ctx.Err() == nil {
+		if _, err := lead(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.WarnContext(ctx, "the lead of the sweep is not renewed", "err", err)
 		}
 	}

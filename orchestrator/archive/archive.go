@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/orchestrator/event"
+	"muster/internal/limit"
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/api"
@@ -190,9 +190,9 @@ func (a *Archive) Run(ctx context.Context) error {
 	if !a.Set() {
 		return nil
 	}
-	w := &writer{Archive: a, turn: event.NewTurn(a.cfg.Client.Redis(), turnKey, turnHold)}
+	w := &writer{Archive: a, turn: limit.NewTurn(a.cfg.Client.Redis(), turnKey)}
 	for pause := time.Duration(0); ; {
-		mine, err := w.turn.Take(ctx)
+		mine, err := w.turn.Take(ctx, turnHold)
 		n := 0
 		if mine && err == nil {
 			n, err = w.round(ctx)
@@ -225,7 +225,7 @@ func (a *Archive) Run(ctx context.Context) error {
 // writer archives workflows.
 type writer struct {
 	*Archive
-	turn   *event.Turn
+	turn   *limit.Turn
 	store  store // nil until it is open
 	failed bool  // the state in Redis has an error, or may have
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/limit"
 	"muster/orchestrator/event"
 	"muster/tasks/workqueue"
 )
@@ -25,7 +26,7 @@ const (
 // relay creates deliveries of events. Several concurrent relays are harmless.
 type relay struct {
 	*Service
-	turn *event.Turn
+	turn *limit.Turn
 
 	last   string    // the last event that round has passed on; "" if there are no endpoints
 	tidied time.Time // last run of tidy
@@ -35,7 +36,7 @@ type relay struct {
 
 func (r *relay) run(ctx context.Context) {
 	for {
-		mine, err := r.turn.Take(ctx)
+		mine, err := r.turn.Take(ctx, relayHold)
 		n := 0
 		if err == nil && mine {
 			if n, err = r.round(ctx); err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
+	"muster/internal/limit"
 	"muster/internal/luascript"
 	"muster/internal/webhook"
 	"muster/orchestrator/event"
@@ -163,7 +164,7 @@ func (s *Service) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { (&relay{Service: s, turn: event.NewTurn(s.rdb, relayKey, relayHold)}).run(sending) })
+	wg.Go(func() { (&relay{Service: s, turn: limit.NewTurn(s.rdb, relayKey)}).run(sending) })
 	err = pool.Run(ctx)
 	stop()
 	wg.Wait()
