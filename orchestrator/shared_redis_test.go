@@ -11,13 +11,32 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 )
 
-// Run returns when the orchestrator that owns its Redis exits, even if it waits for a job.
-func TestRunEndsWithASharedRedis(t *testing.T) {
+// Run and RunWorker return when the orchestrator that owns their Redis exits, even if they wait for a job.
+func TestAllEndWithASharedRedis(t *testing.T) {
 	t.Parallel()
-	for name, reuse := range map[string]bool{"own workers": false, "shared workers": true} {
+	shared := func(reuse bool) func(context.Context, config.Config, func()) error {
+		return func(ctx context.Context, cfg config.Config, ready func()) error {
+			cfg.Redis.Mode = string(redisd.Auto)
+			return Run(ctx, cfg, Options{Reuse: reuse}, func(ctx context.Context, o *Orchestrator) error {
+				if err := o.Workers.Start(ctx); err != nil {
+					return err
+				}
+				ready()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}
+	}
+	for name, second := range map[string]func(ctx context.Context, cfg config.Config, ready func()) error{
+		"own workers": shared(false), "shared workers": shared(true),
+		"worker": func(ctx context.Context, cfg config.Config, ready func()) error {
+			return RunWorker(ctx, cfg, WorkerOptions{Ready: ready})
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := settings(t)
@@ -26,56 +45,18 @@ func TestRunEndsWithASharedRedis(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				done <- Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-					if err := o.Workers.Start(ctx); err != nil {
-						return err
-					}
+					err := o.Workers.Start(ctx)
 					close(up)
 					<-over
-					return nil
+					return err
 				})
 			}()
 			<-up
-			second := cfg
-			second.Redis.Mode = string(redisd.Auto)
-			err := Run(t.Context(), second, Options{Reuse: reuse}, func(ctx context.Context, o *Orchestrator) error {
-				if err := o.Workers.Start(ctx); err != nil {
-					return err
-				}
-				close(over)
-				if err := <-done; err != nil {
-					return err
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
-			if !errors.Is(err, redisd.ErrGone) {
+			if err := second(t.Context(), cfg, func() { close(over) }); !errors.Is(err, redisd.ErrGone) {
 				t.Errorf("got %v, want %v", err, redisd.ErrGone)
 			}
+			testutil.Ok(t, <-done)
 		})
-	}
-}
-
-// RunWorker returns when the orchestrator that owns its Redis exits.
-func TestWorkerEndsWithTheRedisOfItsDataDirectory(t *testing.T) {
-	t.Parallel()
-	cfg := settings(t)
-	cfg.Redis.Attempts, cfg.Redis.Interval = 2, 10*time.Millisecond
-	up, over := make(chan struct{}), make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		done <- Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error {
-			close(up)
-			<-over
-			return nil
-		})
-	}()
-	<-up
-	err := RunWorker(t.Context(), cfg, WorkerOptions{Ready: func() { close(over) }})
-	if !errors.Is(err, redisd.ErrGone) {
-		t.Errorf("got %v, want %v", err, redisd.ErrGone)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 
