@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
+	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
 	"muster/proxies"
 	"muster/sites"
@@ -66,58 +66,53 @@ func unlink(t *testing.T, rdb redis.UniversalClient, patterns ...string) {
 	}
 }
 
-// fallBack runs fn with an orchestrator that uses the workers of another one. Calls with the context of fn use a slow
-// connection.
-func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remove func(redis.UniversalClient, string), fn func(context.Context, *Orchestrator) error) (log string) {
-	t.Helper()
-	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
-	var book testutil.Output
-	logger := slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, workers *Orchestrator) error {
-		if err := workers.Workers.Start(ctx); err != nil {
-			return err
-		}
-		rdb := workers.Client.Redis()
-		return Run(ctx, cfg, Options{Reuse: true, Logger: logger}, func(ctx context.Context, o *Orchestrator) error {
-			if remove != nil {
-				o.Client.Redis().AddHook(redistest.Before((&late{rdb: rdb, prefix: prefix, remove: func(id string) { remove(rdb, id) }}).hold))
+// atEveryStage runs fn once for each stage that can detect the end of its job, with an orchestrator that uses the workers of
+// another one over a slow connection: the keys of earlier stages are removed first. check returns the ID of the job.
+func atEveryStage[T any](t *testing.T, prefix func(job string) string, stored func(job string) string, change func(*config.Config), fn func(context.Context, *Orchestrator) (T, error), check func(*testing.T, config.Config, *demo.World, T) (job string)) {
+	for stage, gone := range map[string]func(id string) []string{
+		stageEvent:   nil,
+		stagePolling: func(id string) []string { return []string{"*:w:" + id + "~*"} },
+		stageFile:    func(id string) []string { return []string{"*:w:" + id + "~*", prefix(id) + ":*", stored(id)} },
+	} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			cfg, world := worldSettings(t)
+			change(&cfg)
+			cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
+			var log testutil.Output
+			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			var got T
+			testutil.Ok(t, Run(t.Context(), cfg, Options{}, func(ctx context.Context, workers *Orchestrator) error {
+				if err := workers.Workers.Start(ctx); err != nil {
+					return err
+				}
+				rdb := workers.Client.Redis()
+				return Run(ctx, cfg, Options{Reuse: true, Logger: logger}, func(ctx context.Context, o *Orchestrator) (err error) {
+					if gone != nil {
+						o.Client.Redis().AddHook(redistest.Before((&late{rdb: rdb, prefix: prefix, remove: func(id string) { unlink(t, rdb, gone(id)...) }}).hold))
+					}
+					got, err = fn(context.WithValue(ctx, lateKey{}, true), o)
+					return err
+				})
+			}))
+			if id := check(t, cfg, world, got); id == "" || !strings.Contains(log.String(), "job="+id+" stage="+stage) {
+				t.Errorf("stage %s did not detect the end:\n%s", stage, log.String())
 			}
-			return fn(context.WithValue(ctx, lateKey{}, true), o)
 		})
-	})
-	if err != nil {
-		t.Error(err)
 	}
-	return book.String()
 }
 
 // The caller receives the complete summary at every stage that can detect the end of a scrape.
 func TestScrapeReturnsSummaryAtEveryStage(t *testing.T) {
 	t.Parallel()
-	prefix := func(id string) string { return sites.ProgressPrefix("news") + ":" + id }
-	for stage, remove := range map[string]func(redis.UniversalClient, string){
-		stageEvent:   nil,
-		stagePolling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
-		stageFile: func(rdb redis.UniversalClient, id string) {
-			unlink(t, rdb, "*:w:"+id+"~*", prefix(id)+":*", "muster:sites:"+id+":*")
-		},
-	} {
-		t.Run(stage, func(t *testing.T) {
-			t.Parallel()
-			cfg, world := worldSettings(t)
-			cfg.Proxies.Fallback, cfg.Proxies.MinUsable = "wait", 3
-			var got Scraped
-			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) error {
-				if err := o.Proxies.Ensure(context.WithoutCancel(context.WithValue(ctx, lateKey{}, nil))); err != nil {
-					return err
-				}
-				var err error
-				got, err = o.Scraper.Scrape(ctx, "news", ScrapeOptions{})
-				return err
-			})
-			if !strings.Contains(log, "job="+got.JobID+" stage="+stage) {
-				t.Errorf("stage %s did not detect the end:\n%s", stage, log)
+	atEveryStage(t, func(id string) string { return sites.ProgressPrefix("news") + ":" + id }, func(id string) string { return "muster:sites:" + id + ":*" },
+		func(cfg *config.Config) { cfg.Proxies.Fallback, cfg.Proxies.MinUsable = "wait", 3 },
+		func(ctx context.Context, o *Orchestrator) (Scraped, error) {
+			if err := o.Proxies.Ensure(context.WithoutCancel(context.WithValue(ctx, lateKey{}, nil))); err != nil {
+				return Scraped{}, err
 			}
+			return o.Scraper.Scrape(ctx, "news", ScrapeOptions{})
+		}, func(t *testing.T, cfg config.Config, world *demo.World, got Scraped) string {
 			report, ok, err := sites.Reported(filepath.Join(cfg.Records(), "news", got.JobID), got.JobID)
 			if err != nil || !ok {
 				t.Fatalf("got no report: %v", err)
@@ -130,47 +125,26 @@ func TestScrapeReturnsSummaryAtEveryStage(t *testing.T) {
 			if got.Pages == 0 || got.Changes.New != got.Records {
 				t.Errorf("got %d pages, %d new, want pages and all records new", got.Pages, got.Changes.New)
 			}
+			return got.JobID
 		})
-	}
 }
 
 // The caller receives the complete report at every stage that can detect the end of a refresh.
 func TestRefreshReturnsReportAtEveryStage(t *testing.T) {
 	t.Parallel()
-	prefix := func(id string) string { return proxies.ProgressPrefix + ":" + id }
-	for stage, remove := range map[string]func(redis.UniversalClient, string){
-		stageEvent:   nil,
-		stagePolling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id+"~*") },
-		stageFile: func(rdb redis.UniversalClient, id string) {
-			unlink(t, rdb, "*:w:"+id+"~*", prefix(id)+":*", "*:report:"+id)
-		},
-	} {
-		t.Run(stage, func(t *testing.T) {
-			t.Parallel()
-			cfg, world := worldSettings(t)
-			listed := testutil.Must(os.ReadFile(cfg.Proxies.Sources[0].URL))(t)
-			n := strings.Count(string(listed), "\n")
-			var got proxies.Report
-			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) (err error) {
-				got, err = o.Proxies.Refresh(ctx)
-				return err
-			})
-			if got.JobID == "" || !strings.Contains(log, "job="+got.JobID+" stage="+stage) {
-				t.Errorf("stage %s did not detect the end:\n%s", stage, log)
-			}
+	atEveryStage(t, func(id string) string { return proxies.ProgressPrefix + ":" + id }, func(id string) string { return "*:report:" + id }, func(*config.Config) {},
+		func(ctx context.Context, o *Orchestrator) (proxies.Report, error) { return o.Proxies.Refresh(ctx) },
+		func(t *testing.T, cfg config.Config, world *demo.World, got proxies.Report) string {
+			n := strings.Count(string(testutil.Must(os.ReadFile(cfg.Proxies.Sources[0].URL))(t)), "\n")
 			if got.Candidates != n || got.Checked != n || got.Usable == 0 || got.Live < got.Usable || len(got.Sources) != 1 {
 				t.Errorf("got %+v, want all %d candidates of one source, and some usable of %d proxies", got, n, len(world.Proxies))
 			}
-			var file proxies.Report
-			data, err := os.ReadFile(filepath.Join(cfg.DataDir, proxies.ReportFile))
-			if err == nil {
-				err = json.Unmarshal(data, &file)
-			}
-			if err != nil || !reflect.DeepEqual(got, file) {
+			file, ok, err := proxies.ReadReport(cfg.DataDir, got.JobID)
+			if err != nil || !ok || !reflect.DeepEqual(got, file) {
 				t.Errorf("got  %+v\nfile %+v, %v", got, file, err)
 			}
+			return got.JobID
 		})
-	}
 }
 
 // The wait for a job ends when Redis has lost all data.
