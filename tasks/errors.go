@@ -28,7 +28,7 @@ var (
 	ErrCancelled = tasktype.ErrCancelled
 	// ErrDeadline is an ErrCancelled that only matches after a [Deadline].
 	ErrDeadline = tasktype.ErrDeadline
-	// ErrRunning means that the workflow has not ended, so that it cannot be retried.
+	// ErrRunning means that the workflow has not ended, so that it cannot be retried or deleted.
 	ErrRunning = engine.ErrRunning
 	// ErrFull means that the workflow keeps 1,000 signals of the task, or 16 MiB of them, that no node has received yet, or that a
 	// schedule has 1,000 requested ticks that were not sent yet.

@@ -298,7 +298,7 @@ func (w *Workflow) Resume(ctx context.Context) error {
 	return w.failed(w.client.eng.Operator.Pause(ctx, w.ref, false), "resume")
 }
 
-// Delete deletes the results and states of the workflow before its retention is over. It returns an error if the
+// Delete deletes the results and states of the workflow before its retention is over. It returns [ErrRunning] if the
 // workflow has not ended.
 func (w *Workflow) Delete(ctx context.Context) error {
 	return w.failed(w.client.eng.Operator.Forget(ctx, w.ref), "delete")

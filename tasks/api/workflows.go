@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -124,7 +123,7 @@ func (s *service) addWorkflows() {
 	serveNone(s, RevokeNode, func(ctx context.Context, in *NodeChange) error {
 		return s.Client.Workflow(in.ID).RevokeNode(ctx, in.Node)
 	})
-	serveNone(s, DeleteWorkflow, s.forget)
+	serveNone(s, DeleteWorkflow, func(ctx context.Context, in *Reference) error { return s.Client.Workflow(in.ID).Delete(ctx) })
 }
 
 // options returns the options of a send.
@@ -343,16 +342,4 @@ func (s *service) changePage(ctx context.Context, b SelectWorkflows, state taskt
 		}
 	}
 	return out, nil
-}
-
-func (s *service) forget(ctx context.Context, in *Reference) error {
-	run := s.attach(in)
-	p, err := run.Progress(ctx)
-	if err != nil {
-		return err
-	}
-	if !p.Ended {
-		return fmt.Errorf("delete workflow %s: %w", in.ID, tasks.ErrRunning)
-	}
-	return run.Delete(ctx)
 }

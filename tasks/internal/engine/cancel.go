@@ -58,7 +58,7 @@ func cancelledNode(cause error) (code, message string) {
 
 // stopErrors are the errors of the responses of Redis to an operation on a workflow.
 var stopErrors = map[string]error{store.StopEnded: ErrEnded, store.StopRevoked: fmt.Errorf("the workflow was %w", tasktype.ErrRevoked), store.StopUnknown: ErrUnknown,
-	store.StopRunning: errors.New("it has not ended; revoke it first")}
+	store.StopRunning: ErrRunning}
 
 // stop makes an operation on a workflow that has not been cancelled.
 func (r *Operator) stop(ctx context.Context, f store.Flow, op string) error {
