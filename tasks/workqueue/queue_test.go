@@ -342,33 +342,6 @@ func TestBudgetPassesOverLanes(t *testing.T) {
 	})
 }
 
-func TestLanesKeepTheOrderOfItems(t *testing.T) {
-	t.Parallel()
-	every(t, workqueue.Config{}, func(k *kit) {
-		var items []workqueue.Item
-		var want []string
-		for i := range 300 {
-			id := fmt.Sprint("i", i)
-			items = append(items, workqueue.Item{ID: id, ResourceKeys: []string{fmt.Sprint("h", i*7%130)}})
-			want = append(want, id)
-		}
-		if _, err := k.Enqueue(k.t.Context(), items...); err != nil {
-			k.t.Fatal(err)
-		}
-		var got []string
-		for len(got) < 300 {
-			ls := k.lease("w", 37)
-			if len(ls) == 0 {
-				break
-			}
-			got = append(got, strings.Fields(ids(ls))...)
-		}
-		if !slices.Equal(got, want) {
-			k.t.Fatalf("leased %v, want %v", got, want)
-		}
-	})
-}
-
 func TestSettleTakesNoOtherOutcome(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
