@@ -37,13 +37,12 @@ type office struct {
 	mu       sync.Mutex // guards the fields below
 	running  map[string]int
 	most     map[string]int // that ran at once
-	calls    map[string]int
 	attempts map[tasktype.Outcome]int
 	gates    map[string]chan struct{}
 }
 
 func newOffice(rdb redis.UniversalClient) *office {
-	return &office{client: tasks.NewClient(rdb), running: map[string]int{}, most: map[string]int{}, calls: map[string]int{}, attempts: map[tasktype.Outcome]int{},
+	return &office{client: tasks.NewClient(rdb), running: map[string]int{}, most: map[string]int{}, attempts: map[tasktype.Outcome]int{},
 		gates: map[string]chan struct{}{}}
 }
 
@@ -58,7 +57,6 @@ func (o *office) hold(customer string) (release func()) {
 
 func (o *office) deliver(ctx context.Context, d delivery) (int, error) {
 	o.mu.Lock()
-	o.calls[d.Customer]++
 	o.running[d.Customer]++
 	o.most[d.Customer] = max(o.most[d.Customer], o.running[d.Customer])
 	gate := o.gates[d.Customer]
@@ -284,55 +282,6 @@ func waiting(t *testing.T, o *office, id string) (n int) {
 		}
 	}
 	return n
-}
-
-// The nodes that wait for a limit end with their workflow, and do not keep others from running.
-func TestWorkflowsEndWhileNodesWaitForLimits(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(*tasks.Workflow, context.Context) error{
-		"cancel": (*tasks.Workflow).Cancel, "revoke": (*tasks.Workflow).Revoke,
-		"pause and revoke": func(w *tasks.Workflow, ctx context.Context) error {
-			return errors.Join(w.Pause(ctx), w.Revoke(ctx))
-		},
-		"pause, resume and cancel": func(w *tasks.Workflow, ctx context.Context) error {
-			return errors.Join(w.Pause(ctx), w.Resume(ctx), w.Cancel(ctx))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-				o := newOffice(rdb)
-				deliver := tasks.New[delivery, int]("deliver", tasks.Limited(tasks.Concurrency("concurrency", 1), customerOf))
-				release := o.hold("c")
-				defer release()
-				o.work(t, deliver)
-				before := sendAll(t, o, deliver, deliveries(1, "c"))
-				testutil.Eventually(t, "one runs", func() bool { return o.runs("c") == 1 })
-				dropped := sendAll(t, o, deliver, deliveries(50, "c"))
-				testutil.Eventually(t, "50 wait", func() bool { return waiting(t, o, dropped.ID()) == 50 })
-				after := sendAll(t, o, deliver, deliveries(3, "c"))
-				testutil.Eventually(t, "three wait", func() bool { return waiting(t, o, after.ID()) == 3 })
-				testutil.Ok(t, end(&dropped.Workflow, t.Context()))
-				if _, err := dropped.Wait(limited(t)); err == nil {
-					t.Error("got no error, want one")
-				}
-				testutil.Eventually(t, "the workflow has ended", func() bool {
-					p, err := dropped.Progress(t.Context())
-					return err == nil && p.Ended
-				})
-				release()
-				for _, run := range []*tasks.Run[[]int]{before, after} {
-					testutil.Must(run.Wait(limited(t)))(t)
-				}
-				nothingOfLimits(t, rdb)
-				o.mu.Lock()
-				defer o.mu.Unlock()
-				if n := o.calls["c"]; n != 4 {
-					t.Errorf("the handler was called %d times, want 4", n)
-				}
-			})
-		})
-	}
 }
 
 // A limit is shared by tasks, changed for a key or for all, and held, while workers run.
