@@ -272,20 +272,3 @@ func TestInvalidBatches(t *testing.T) {
 		t.Errorf("contexts without a batch: got %v", got)
 	}
 }
-
-// Workers of another program on the queue do not keep a node from its batch, although they take it in turn.
-func TestBatchBesideAnotherProgram(t *testing.T) {
-	t.Parallel()
-	p := newPost(t, redistest.New(t))
-	for range 2 {
-		runWorker(t, p.client, tasks.NewMux(), tasks.WorkerConfig{})
-	}
-	p.work(t, 1, tasks.Batch[letter]{Size: 3, Wait: 20 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for n := range 5 {
-		if got, err := p.task.S(letter{N: n}).Do(ctx, p.client); err != nil || got != n {
-			t.Fatalf("letter %d: got %d, %v", n, got, err)
-		}
-	}
-}
