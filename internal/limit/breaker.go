@@ -87,7 +87,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 	}
 	token := rand.Text()
 	v, err := scripts["allow"].Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, key),
-		token, b.cfg.Trials, b.cfg.TrialTTL.Milliseconds()).Int64Slice()
+		token, b.cfg.Cooldown.Milliseconds(), b.cfg.MaxCooldown.Milliseconds(), b.cfg.Trials, b.cfg.TrialTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
 			b.warn.open(err)
@@ -186,14 +186,15 @@ type BreakerState struct {
 
 // State returns the state of the breaker of a key. After its cooldown an open breaker is reported as half_open.
 func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
-	states, err := b.read(ctx, key)
+	states, err := b.read(ctx, false, key)
 	if err != nil {
 		return BreakerState{Key: key}, fmt.Errorf("read breaker of %s: %w", key, err)
 	}
 	return states[0], nil
 }
 
-// States returns the breakers that are not closed, ordered by the time of opening.
+// States returns the breakers that are not closed, ordered by the time of opening. Their fields Until and State are
+// computed with the cooldown of the process that opened the breaker, not with the cooldown of b.
 func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
 	if err != nil {
@@ -202,7 +203,7 @@ func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	var out []BreakerState
 	var closed []any
 	for part := range slices.Chunk(keys, 500) {
-		states, err := b.read(ctx, part...)
+		states, err := b.read(ctx, true, part...)
 		if err != nil {
 			return out, fmt.Errorf("list breakers: %w", err)
 		}
@@ -222,8 +223,9 @@ func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 	return out, nil
 }
 
-// read reads breakers in one round trip. A damaged key is a closed breaker.
-func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, error) {
+// read reads breakers in one round trip. With recorded it uses the recorded end of the cooldown, otherwise the
+// configuration of b.
+func (b *Breaker) read(ctx context.Context, recorded bool, keys ...string) ([]BreakerState, error) {
 	var clock *redis.TimeCmd
 	hashes := make([]*redis.MapStringStringCmd, len(keys))
 	_, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -238,16 +240,23 @@ func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, err
 	}
 	out := make([]BreakerState, len(keys))
 	for i, key := range keys {
-		h := hashes[i].Val()
+		h, err := hashes[i].Result()
+		if err != nil && !(recorded && redis.HasErrorPrefix(err, "WRONGTYPE")) { // skip a damaged key when listing
+			return nil, err
+		}
 		s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"], Now: clock.Val()}
 		s.Failures, _ = strconv.Atoi(h["failures"])
 		if h["state"] == "open" || h["state"] == "half_open" {
 			s.State = h["state"]
-			at := func(text string) time.Time {
-				ms, _ := strconv.ParseInt(text, 10, 64)
-				return time.UnixMilli(ms)
+			ms, _ := strconv.ParseInt(h["opened_at"], 10, 64)
+			s.OpenedAt = time.UnixMilli(ms)
+			since, _ := strconv.ParseInt(cmp.Or(h["since"], h["opened_at"]), 10, 64)
+			s.Since = time.UnixMilli(since)
+			failed, _ := strconv.Atoi(h["trials_failed"])
+			s.Until = s.OpenedAt.Add(b.cooldown(failed))
+			if ms, err := strconv.ParseInt(h["until"], 10, 64); err == nil && recorded {
+				s.Until = time.UnixMilli(ms)
 			}
-			s.OpenedAt, s.Since, s.Until = at(h["opened_at"]), at(cmp.Or(h["since"], h["opened_at"])), at(h["until"])
 			s.Allowed, _ = strconv.ParseInt(h["allowed"], 10, 64)
 			s.Blocked, _ = strconv.ParseInt(h["blocked"], 10, 64)
 			if s.State == "open" && !clock.Val().Before(s.Until) {
@@ -259,12 +268,21 @@ func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, err
 	return out, nil
 }
 
+// cooldown returns the cooldown after a number of failed trials, like allow.lua.
+func (b *Breaker) cooldown(failed int) time.Duration {
+	d := b.cfg.Cooldown
+	for ; failed > 0 && d < b.cfg.MaxCooldown; failed-- {
+		d *= 2
+	}
+	return min(d, b.cfg.MaxCooldown)
+}
+
 // Reset closes breakers and deletes their failures.
 func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
 	var errs []error
 	for _, k := range keys {
 		before, err := b.State(ctx, k)
-		if err == nil {
+		if err == nil || redis.HasErrorPrefix(err, "WRONGTYPE") {
 			err = b.rdb.Del(ctx, breakerKeys(b.cfg.Namespace, k)...).Err()
 		}
 		if err != nil {

@@ -13,11 +13,10 @@ import (
 	"muster/internal/testutil"
 )
 
-// breakerTest is a key shared by two processes.
+// breakerTest is a key shared by three processes. The third has a shorter cooldown.
 type breakerTest struct {
-	t    *testing.T
-	rdb  redis.UniversalClient
-	a, b *limit.Breaker
+	t          *testing.T
+	a, b, cool *limit.Breaker
 }
 
 // breakerHost is the key of a breakerTest.
@@ -27,14 +26,10 @@ func everyBreaker(t *testing.T, test func(k breakerTest)) {
 	t.Helper()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		cfg := limit.BreakerConfig{Threshold: 3, Cooldown: time.Minute, TrialTTL: time.Minute, Logger: slog.New(slog.DiscardHandler)}
-		test(breakerTest{t, rdb, limit.NewBreaker(rdb, cfg), limit.NewBreaker(rdb, cfg)})
+		a, b := limit.NewBreaker(rdb, cfg), limit.NewBreaker(rdb, cfg)
+		cfg.Cooldown = time.Millisecond
+		test(breakerTest{t, a, b, limit.NewBreaker(rdb, cfg)})
 	})
-}
-
-// endCooldown ends the cooldown of a breaker.
-func endCooldown(t *testing.T, rdb redis.UniversalClient, key string) {
-	t.Helper()
-	testutil.Ok(t, rdb.HSet(t.Context(), "muster:breaker:{"+key+"}", "until", 0).Err())
 }
 
 func (k breakerTest) allow(b *limit.Breaker) (limit.Permit, bool) {
@@ -76,12 +71,13 @@ func (k breakerTest) open() limit.Permit {
 	return p
 }
 
-// trials ends the cooldown and returns the two permitted trials.
+// trials waits for the cooldown and returns the two permitted trials.
 func (k breakerTest) trials() (one, two limit.Permit) {
 	k.t.Helper()
-	endCooldown(k.t, k.rdb, breakerHost)
-	k.want("half_open")
-	one, ok1 := k.allow(k.a)
+	testutil.Eventually(k.t, "the end of the cooldown", func() bool {
+		return must[limit.BreakerState](k.t)(k.cool.State(k.t.Context(), breakerHost)).State == "half_open"
+	})
+	one, ok1 := k.allow(k.cool)
 	two, ok2 := k.allow(k.b)
 	if _, ok3 := k.allow(k.a); !ok1 || !ok2 || ok3 || !one.Trial() || !two.Trial() {
 		k.t.Fatalf("half open: got %v %v %v, want two trials", ok1, ok2, ok3)
@@ -147,8 +143,11 @@ func TestSuccessfulTrialClosesBreaker(t *testing.T) {
 		k.open()
 		one, _ := k.trials()
 		k.fail(one, "block")
-		endCooldown(k.t, k.rdb, breakerHost)
-		one, _ = k.allow(k.a)
+		testutil.Eventually(k.t, "the end of the next cooldown", func() bool {
+			var ok bool
+			one, ok = k.allow(k.cool)
+			return ok
+		})
 		k.succeed(one)
 		if s := k.want("closed"); s.Failures != 0 {
 			k.t.Fatalf("got %+v, want no failures", s)
@@ -168,14 +167,18 @@ func TestSuccessfulTrialClosesBreaker(t *testing.T) {
 func TestBreakerCooldownDoubles(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		b := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 1, Cooldown: 30 * time.Second, MaxCooldown: 2 * time.Minute, Logger: slog.New(slog.DiscardHandler)})
+		quick := limit.BreakerConfig{Threshold: 1, Cooldown: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+		b := limit.NewBreaker(rdb, quick) // has a very short cooldown
+		slow := quick
+		slow.Cooldown, slow.MaxCooldown = 30*time.Second, 2*time.Minute
+		patient := limit.NewBreaker(rdb, slow)
 		fail := func() limit.BreakerState {
 			t.Helper()
-			p, ok, _, err := b.Allow(t.Context(), "h")
-			if err != nil || !ok || p.Failure(t.Context(), "x") != nil {
-				t.Fatalf("got allowed %v, %v", ok, err)
-			}
-			return must[limit.BreakerState](t)(b.State(t.Context(), "h"))
+			testutil.Eventually(t, "a request to be allowed", func() bool {
+				p, ok, _, err := b.Allow(t.Context(), "h")
+				return ok && err == nil && p.Failure(t.Context(), "x") == nil
+			})
+			return must[limit.BreakerState](t)(patient.State(t.Context(), "h"))
 		}
 		since := time.Time{}
 		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 2 * time.Minute} {
@@ -183,7 +186,7 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 			if got := s.Until.Sub(s.OpenedAt); got != want {
 				t.Errorf("after %d trials: open for %s, want %s", i, got, want)
 			}
-			if _, ok, wait, err := b.Allow(t.Context(), "h"); ok || err != nil || wait > want || wait < want-20*time.Second {
+			if _, ok, wait, err := patient.Allow(t.Context(), "h"); ok || err != nil || wait > want || wait < want-20*time.Second {
 				t.Errorf("after %d trials: allowed %v, wait %s, %v; want a wait of %s", i, ok, wait, err, want)
 			}
 			if i == 0 {
@@ -192,11 +195,11 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 			if !s.Since.Equal(since) {
 				t.Errorf("after %d trials: down since %s, want %s", i, s.Since, since)
 			}
-			endCooldown(t, rdb, "h")
 		}
-		if p, ok, _, err := b.Allow(t.Context(), "h"); err != nil || !ok || p.Success(t.Context()) != nil {
-			t.Fatalf("a trial: got allowed %v, %v", ok, err)
-		}
+		testutil.Eventually(t, "a successful trial", func() bool {
+			p, ok, _, err := b.Allow(t.Context(), "h")
+			return ok && err == nil && p.Success(t.Context()) == nil
+		})
 		if s := fail(); s.Until.Sub(s.OpenedAt) != 30*time.Second || s.Since.Before(since) {
 			t.Errorf("down again: got %+v, want a first cooldown", s)
 		}
@@ -245,11 +248,13 @@ func TestBreakerReportsChanges(t *testing.T) {
 	})
 }
 
-// A list has the requests since the breaker opened and its cooldown.
+// A list has the requests since the breaker opened and the cooldown of the process that opened it.
 func TestBreakerListHasCooldownsAndCounts(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		slow := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 1, Cooldown: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		quiet := slog.New(slog.DiscardHandler)
+		slow := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 1, Cooldown: time.Hour, Logger: quiet})
+		reader := limit.NewBreaker(rdb, limit.BreakerConfig{Cooldown: time.Millisecond, Logger: quiet})
 		p, _, _, err := slow.Allow(t.Context(), "h")
 		if err == nil {
 			err = p.Failure(t.Context(), "x")
@@ -261,15 +266,15 @@ func TestBreakerListHasCooldownsAndCounts(t *testing.T) {
 				t.Fatalf("an open breaker: got allowed %v, %v", ok, err)
 			}
 		}
-		list := must[[]limit.BreakerState](t)(slow.States(t.Context()))
+		list := must[[]limit.BreakerState](t)(reader.States(t.Context()))
 		if len(list) != 1 || list[0].State != "open" || list[0].Until.Sub(list[0].OpenedAt) != time.Hour || list[0].Blocked != 3 || list[0].Allowed != 0 {
 			t.Fatalf("got %+v, want one breaker, open for an hour, with 3 blocked requests", list)
 		}
-		endCooldown(t, rdb, "h")
-		if p, ok, _, err := slow.Allow(t.Context(), "h"); err != nil || !ok || !p.Trial() {
-			t.Fatalf("got allowed %v, %v, want a trial", ok, err)
-		}
-		if list = must[[]limit.BreakerState](t)(slow.States(t.Context())); list[0].Allowed != 1 || list[0].State != "half_open" {
+		testutil.Eventually(t, "a trial", func() bool {
+			p, ok, _, err := reader.Allow(t.Context(), "h")
+			return ok && err == nil && p.Trial()
+		})
+		if list = must[[]limit.BreakerState](t)(reader.States(t.Context())); list[0].Allowed != 1 || list[0].State != "half_open" {
 			t.Errorf("got %+v, want one trial", list)
 		}
 	})
