@@ -6,36 +6,52 @@ import (
 
 	"muster/internal/redistest"
 	"muster/internal/testutil"
+	"muster/tasks"
 	"muster/tasks/workqueue"
 )
 
-// Any call of a process that relays and sends can go wrong: each event arrives, with one id and one body, is counted once,
-// and nothing is left in the outbox or waits.
+// Any call of a process that relays and sends can go wrong, or be its last: each event arrives, with one id and one body, is
+// counted once, and nothing is left in the outbox or waits.
 func TestDeliverySurvivesAFaultAtAnyCall(t *testing.T) {
 	t.Parallel()
 	redistest.EachFault(t, map[redistest.Kind]int{
-		redistest.Refused: 15, redistest.ReplyLost: 15, redistest.Repeated: 15,
+		redistest.Refused: 15, redistest.ReplyLost: 15, redistest.Repeated: 15, redistest.Crash: 6, redistest.CrashAfter: 6,
 	}, deliverWithFault)
 }
 
 func deliverWithFault(t *testing.T, f *redistest.Fault) {
 	const n = 4
 	url := redistest.URL(t)
-	k := open(t, quick(t, redistest.NewFault(redistest.Refused, 0).Client(t, url)))
+	withWorkflows := func(f *redistest.Fault) Config {
+		cfg := quick(t, f.Client(t, url))
+		cfg.Workflows = tasks.NewClient(cfg.Redis)
+		t.Cleanup(func() { _ = cfg.Workflows.Close() })
+		return cfg
+	}
+	k := open(t, withWorkflows(redistest.NewFault(redistest.Refused, 0)))
 	r := newReceiver(t, func(_ string, before int) int {
 		if before == 0 {
 			return 500
 		}
 		return 200
 	})
-	cfg := quick(t, f.Client(t, url))
+	cfg := withWorkflows(f)
 	s := testutil.Must(New(cfg))(t)
 	// The next heartbeat, after a third of a lease, detects a lost reply of a lease.
 	s.queue = workqueue.New(cfg.Redis, queueName, workqueue.Config{MaxAttempts: cfg.Attempts, LeaseTTL: 3 * time.Second, MaxPayload: maxBody, CountLanes: true, Logger: s.log})
-	e, _ := k.create(t, r.URL)
-	k.emit(t, "job.completed", n)
+	e, _ := k.create(t, r.URL, "job.*", "workflow.revoked")
+	k.emit(t, "job.completed", n-1)
 	f.Arm()
 	stop := testutil.Background(t, s.Run)
+	run := testutil.Must(tasks.New[int, struct{}]("work").S(1).Send(t.Context(), k.cfg.Workflows))(t)
+	testutil.Ok(t, run.Revoke(t.Context()))
+	if f.Deadly() {
+		select {
+		case <-f.Hit():
+		case <-time.After(time.Minute):
+		}
+		k.run(t)
+	}
 	var is Endpoint
 	testutil.Eventually(t, "all is delivered", func() bool {
 		var err error
