@@ -636,6 +636,7 @@ func TestWorkflowsAreFilteredByError(t *testing.T) {
 	if body := wantPosted(t, h, http.StatusOK, "/retry?error=card"); !strings.Contains(body, "Retried 1 workflow.") {
 		t.Errorf("got %s", body)
 	}
+	f.Advance(time.Second)
 	for range mostFailed {
 		sent(t, f, fails.S("again"))
 	}

@@ -111,7 +111,7 @@ func (e *Engine) Store() *store.Store { return e.store }
 func (e *Engine) SetClock(c Clock) { e.clock = c }
 
 // SetIDs replaces the source of IDs of workflows. Call it before anything else.
-func (e *Engine) SetIDs(ids func() string) { e.newID = ids }
+func (e *Engine) SetIDs(ids func() string) { e.newID = func(time.Time) string { return ids() } }
 
 // SetDriver sets a function that waits call before they block, and again after each message: it runs tasks in the goroutine
 // of the caller until look returns true or an error, and returns the results of its last call. Call it before anything else.
@@ -160,7 +160,7 @@ type env struct {
 	store *store.Store
 	log   *slog.Logger
 	clock Clock
-	newID func() string // of workflows
+	newID func(at time.Time) string // of workflows
 
 	clockMu  sync.Mutex           // guards readings; not held during calls to Redis
 	readings map[int]clockReading // by shard

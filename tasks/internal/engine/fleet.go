@@ -59,7 +59,7 @@ func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, 
 	for i, w := range live {
 		out[i].Worker = w.Name
 	}
-	token := newID()
+	token := newID(time.Now())
 	sub := f.store.Redis().Subscribe(ctx, f.store.Workers.PongChannel(token))
 	defer func() { _ = sub.Close() }()
 	if _, err := sub.Receive(ctx); err != nil {

@@ -85,7 +85,7 @@ func (gs *graphs) learn(ref, scope, planned string, raw []byte) (*graph.Graph, e
 	if g := gs.get(ref, scope); g != nil && g.Planned == planned {
 		return g, nil
 	}
-	g, err := gs.decode(raw)
+	g, err := gs.decode(ref, raw)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %s %w: %w", store.IDOf(ref), errUnreadable, err)
 	}
@@ -94,11 +94,14 @@ func (gs *graphs) learn(ref, scope, planned string, raw []byte) (*graph.Graph, e
 	return g, nil
 }
 
-// decode decodes a graph. It shares the template of an earlier one, if that is in memory.
-func (gs *graphs) decode(raw []byte) (*graph.Graph, error) {
+// decode decodes a graph of a workflow. It shares the template of an earlier one, if that is in memory.
+func (gs *graphs) decode(ref string, raw []byte) (*graph.Graph, error) {
 	header, key, err := graph.Peek(raw)
 	if err != nil {
 		return nil, err
+	}
+	if header.Created == 0 {
+		header.Created = store.SentAt(ref).UnixMilli()
 	}
 	gs.mu.Lock()
 	g := gs.templates.get(key)
@@ -113,6 +116,16 @@ func (gs *graphs) decode(raw []byte) (*graph.Graph, error) {
 	defer gs.mu.Unlock()
 	gs.templates.put(key, g)
 	return &graph.Graph{Header: header, Template: g.Template}, nil
+}
+
+// caption is [store.Captions].
+func (gs *graphs) caption(ref string, raw []byte) (string, int64) {
+	g, err := gs.decode(ref, raw)
+	if err != nil {
+		return store.Unreadable, store.SentAt(ref).UnixMilli()
+	}
+	f := newFlow(store.Flow{}, g)
+	return f.Caption, f.Created
 }
 
 // keep keeps a graph in memory.

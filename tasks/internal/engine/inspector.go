@@ -215,7 +215,7 @@ func (in *Inspector) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (
 	if q.Limit < 1 || q.Limit > maxPage {
 		return nil, "", fmt.Errorf("limit %d must be 1 to %d", q.Limit, maxPage)
 	}
-	list, next, err := in.store.Index.Workflows(ctx, q)
+	list, next, err := in.store.Index.Workflows(ctx, q, in.graphs.caption)
 	if err != nil {
 		return nil, "", err
 	}
@@ -363,7 +363,7 @@ func (in *Inspector) ChangeAll(ctx context.Context, q tasktype.WorkflowFilter, s
 	var errs []error
 	failed := 0
 	for {
-		page, next, err := in.store.Index.Workflows(ctx, q)
+		page, next, err := in.store.Index.Workflows(ctx, q, in.graphs.caption)
 		if err != nil {
 			return n, errors.Join(append(errs, err)...)
 		}

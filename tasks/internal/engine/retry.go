@@ -76,7 +76,7 @@ func (r *Operator) RunAgain(ctx context.Context, refOrID string, how *Rerun) (st
 	}
 	to := store.Flow{Ref: f.Ref}
 	for to.Ref == f.Ref || to.Shard() != f.Shard() { // a script can only copy within a shard
-		if to, err = r.store.Flows.Address(ctx, store.GeneratedReference(r.newID())); err != nil {
+		if to, err = r.store.Flows.Address(ctx, store.GeneratedReference(r.newID(r.clock.Now()))); err != nil {
 			return "", err
 		}
 	}

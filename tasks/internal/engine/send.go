@@ -99,23 +99,30 @@ func (s *Sender) place(ctx context.Context, g *graph.Graph, o *graph.Opts, after
 	if err := s.refuseEviction(ctx); err != nil {
 		return nil, err
 	}
-	ref := store.GeneratedReference(cmp.Or(o.NewID, s.newID()))
+	created, err := s.redisTime(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	ref := store.GeneratedReference(cmp.Or(o.NewID, s.newID(created)))
 	if o.ID != "" {
 		ref = store.NewReference(o.ID)
 	}
 	f, err := s.store.Flows.Address(ctx, ref)
-	if err != nil {
-		return nil, err
+	if err == nil && f.Shard() != 0 {
+		created, err = s.redisTime(ctx, f.Shard())
 	}
-	created, err := s.redisTime(ctx, f.Shard())
 	if err != nil {
 		return nil, err
 	}
 	g.Created = created.UnixMilli()
+	if g.Created == store.SentAt(ref).UnixMilli() {
+		g.Created = 0 // the reference has it, and every byte of a waiting task counts
+	}
 	grow, err := grown(g, "")
 	if err != nil {
 		return nil, err
 	}
+	g.Created = created.UnixMilli()
 	grow.Key = o.FairnessKey
 	if o.Deadline != nil {
 		if !o.Deadline.After(created) {
@@ -127,7 +134,7 @@ func (s *Sender) place(ctx context.Context, g *graph.Graph, o *graph.Opts, after
 	p.grow.After, p.grow.Replaceable = after, o.Overlap == OverlapReplace
 	if len(g.Nodes) == 1 && len(g.Specs) == 1 && g.Progress == "" {
 		sp := &g.Specs[0]
-		p.grow.Single = !sp.External && sp.Sub == 0
+		p.grow.Single = !sp.External && sp.Sub == 0 && o.NewID == "" // which may be old: on rings, IDs are in the order of time
 	}
 	return p, s.claim(ctx, p.fl, &p.grow, o)
 }
@@ -342,7 +349,7 @@ func Pack(sig *graph.Sig, o *graph.Opts) ([]byte, error) {
 	}
 	own := *o
 	if own.ID == "" {
-		own.NewID = newID()
+		own.NewID = newID(time.Now())
 	}
 	return packed(g, &own)
 }
@@ -387,9 +394,9 @@ func Unpack(raw []byte) (*graph.Sig, *graph.Opts, error) {
 // errWork means that a stored send cannot be decoded.
 var errWork = store.Kind(graph.ErrInvalid, "invalid stored work")
 
-// newID returns a random ID.
-func newID() string {
+// newID returns a random ID with a time.
+func newID(at time.Time) string {
 	var random [9]byte
 	_, _ = rand.Read(random[:])
-	return store.NewID(time.Now(), random)
+	return store.NewID(at, random)
 }

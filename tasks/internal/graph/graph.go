@@ -99,7 +99,7 @@ type Graph struct {
 // Header has the facts of a workflow that are not in its nodes.
 type Header struct {
 	V         int   `json:"v,omitempty"`
-	Created   int64 `json:"c,omitempty"` // unix ms, by the sender's clock
+	Created   int64 `json:"c,omitempty"` // unix ms; stored only if it is not the time in the reference of the workflow
 	Retention int64 `json:"r,omitempty"` // of a success, ms; 0 is the default
 	// FailureRetention is the retention of a failure, likewise.
 	FailureRetention int64  `json:"rf,omitempty"`
@@ -122,7 +122,7 @@ type Header struct {
 // Template has the nodes of a graph. Workflows can share it.
 type Template struct {
 	Specs []Spec `json:"s"`
-	Nodes []Node `json:"n"`
+	Nodes []Node `json:"n,omitempty"`
 	Root  int    `json:"o,omitempty"`
 	Subs  []Sub  `json:"u,omitempty"`
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 )
 
 // Version is the version of the stored form of a [Graph]; the first one is not written, since every
@@ -46,6 +45,9 @@ func packed(g *Graph) *Graph {
 			}
 		}
 		c.Nodes = append(c.Nodes, n)
+	}
+	if len(c.Nodes) == 1 && len(c.Specs) == 1 && c.Nodes[0].equal(&Node{}) {
+		c.Nodes = nil // a graph without nodes has no task
 	}
 	return &c
 }
@@ -86,11 +88,10 @@ func Peek(raw []byte) (Header, string, error) {
 	}
 	header = bytes.TrimSuffix(header, []byte(","))
 	var h Header
-	number, _ := bytes.CutPrefix(header, []byte(`{"c":`))
-	if created, err := strconv.ParseInt(string(number), 10, 64); err == nil {
-		h.Created = created // of a plain workflow of one task, whose cost counts
-	} else if err := json.Unmarshal(slices.Concat(header, []byte("}")), &h); err != nil {
-		return Header{}, "", fmt.Errorf("decode graph: %w", err)
+	if len(header) > 1 { // a plain workflow of one task, whose cost counts, has none
+		if err := json.Unmarshal(slices.Concat(header, []byte("}")), &h); err != nil {
+			return Header{}, "", fmt.Errorf("decode graph: %w", err)
+		}
 	}
 	if h.V != Version {
 		return Header{}, "", fmt.Errorf("graph has version %d, this program reads %d: run senders and workers of one release", h.V, Version)
@@ -110,6 +111,9 @@ func unpack(g *Graph) error {
 		}
 	}
 	packed := g.Nodes
+	if len(packed) == 0 && len(g.Specs) == 1 {
+		packed = []Node{{}}
+	}
 	all := len(packed)
 	for _, n := range packed {
 		all += min(max(n.Same, 0), MaxNodes)

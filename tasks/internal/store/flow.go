@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -156,6 +157,9 @@ func (s Flows) Abort(ctx context.Context, f Flow, failure []byte, l *NodeLease) 
 	return toInt(res[0]) == 1, nil
 }
 
+// Unreadable is the caption of a workflow that only its graph has a caption of.
+const Unreadable = "(unreadable)"
+
 // listed returns the caption of a live workflow and when it was sent, as the index has them: its graph may be undecodable.
 func (s Flows) listed(ctx context.Context, f Flow) (caption string, created int64, err error) {
 	for cursor := uint64(0); ; {
@@ -165,10 +169,10 @@ func (s Flows) listed(ctx context.Context, f Flow) (caption string, created int6
 		}
 		if len(found) > 1 {
 			at, _ := strconv.ParseFloat(found[1], 64)
-			return strings.TrimPrefix(found[0], f.Ref+" "), int64(at), nil
+			return cmp.Or(strings.TrimPrefix(found[0], f.Ref+" "), Unreadable), int64(at), nil
 		}
 		if cursor = next; cursor == 0 {
-			return "", 0, nil
+			return Unreadable, SentAt(f.Ref).UnixMilli(), nil
 		}
 	}
 }

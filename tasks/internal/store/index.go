@@ -123,10 +123,16 @@ func (k Keys) indexKey(shard int, state tasktype.WorkflowState) string {
 type Indexed struct {
 	tasktype.Workflow
 	Ref   string
-	Tasks string // see [Title]
+	Tasks string // see [Title]; empty until it is read from its graph, of a workflow of one node
 
 	shard int
 	at    int64 // unix ms: when it ended or, while it is live, when it was sent
+}
+
+// caption sets the caption.
+func (e *Indexed) caption(text string) {
+	c := parseCaption(text)
+	e.Name, e.Tasks, e.Labels, e.Origin = cmp.Or(c.Name, c.Tasks), c.Tasks, c.Labels, c.Origin
 }
 
 // position is a place in the order of the index: the latest first, and within one ms the largest reference first.
@@ -164,15 +170,18 @@ const (
 	indexPage  = 50_000 // entries of all keys for one page, about
 )
 
+// ringSome is how many entries of a ring in a row at most were put there much later than the times in their references, because their senders
+// were held up. So the place of an entry is that of the latest one among so many that were put there before it, if that is later.
+const ringSome = 100
+
+// Captions returns the caption of a workflow and when it was sent (unix ms), from its reference and its graph.
+type Captions func(ref string, graph []byte) (caption string, created int64)
+
 // Workflows returns a page of the workflows that q asks for and that still exist, the latest first, and the
 // cursor of the next page, which is empty after the last one. A page can be short or empty although others follow,
 // because a call reads a bounded part of the index. A workflow is listed once in a page.
-func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page []Indexed, next string, err error) {
-	shards, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	r, err := newIndexReader(s.db, shards, q)
+func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter, captions Captions) (page []Indexed, next string, err error) {
+	r, err := newIndexReader(ctx, s.db, q, captions)
 	if err != nil {
 		return nil, "", err
 	}
@@ -195,27 +204,31 @@ func (s Index) Workflows(ctx context.Context, q tasktype.WorkflowFilter) (page [
 // indexReader merges the keys of the index.
 type indexReader struct {
 	*db
-	q       tasktype.WorkflowFilter
-	from    position // the page begins after it
-	after   int64    // unix ms
-	sources []*indexSource
-	chunk   int
-	reads   int             // entries so far
-	pool    []Indexed       // entries that match and are not in the page yet
-	seen    map[string]bool // references of entries that left the pool
+	q        tasktype.WorkflowFilter
+	captions Captions
+	from     position // the page begins after it
+	after    int64    // unix ms
+	newest   string   // a text after the references of workflows that the page may have
+	sources  []*indexSource
+	chunk    int
+	reads    int             // entries so far
+	pool     []Indexed       // entries that may match and are not in the page yet
+	seen     map[string]bool // references of entries that left the pool
 }
 
-// indexSource is a key of the index, which holds entries of one state from the latest to the earliest.
+// indexSource is a key of the index, which holds entries of one state from the latest to the earliest, or a ring, whose entries without a slash are
+// workflows of one node in about this order.
 type indexSource struct {
 	shard int
 	state tasktype.WorkflowState
-	skip  int64 // entries with the time last that were read
-	last  int64 // the time of the last entry that was read
-	over  bool  // all entries were read
+	queue string // of a ring
+	skip  int64  // entries with the time last that were read; of a ring, all
+	last  int64  // the time of the last entry that was read
+	over  bool   // all entries were read
 }
 
-func newIndexReader(d *db, shards int, q tasktype.WorkflowFilter) (*indexReader, error) {
-	r := &indexReader{db: d, q: q, from: position{math.MaxInt64, afterAll}, chunk: indexLeast, seen: map[string]bool{}}
+func newIndexReader(ctx context.Context, d *db, q tasktype.WorkflowFilter, captions Captions) (*indexReader, error) {
+	r := &indexReader{db: d, q: q, captions: captions, from: position{math.MaxInt64, afterAll}, chunk: indexLeast, seen: map[string]bool{}}
 	if q.Cursor != "" {
 		from, err := parsePosition(q.Cursor)
 		if err != nil {
@@ -226,10 +239,23 @@ func newIndexReader(d *db, shards int, q tasktype.WorkflowFilter) (*indexReader,
 	if before := (position{q.Before.UnixMilli() - 1, afterAll}); !q.Before.IsZero() && before.at < r.from.at {
 		r.from = before
 	}
+	r.newest = afterAll
+	if r.from.at < math.MaxInt64 {
+		r.newest = NewID(time.UnixMilli(r.from.at+1), [9]byte{})
+	}
 	if !q.After.IsZero() {
 		r.after = q.After.UnixMilli()
 	}
 	r.q.Contains, r.q.Limit = strings.ToLower(q.Contains), max(1, q.Limit)
+	shards, err := d.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if q.State == "" || q.State == tasktype.WorkflowRunning { // first, because workflows leave rings for the other keys
+		if err := r.addRings(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for shard := range shards {
 		for _, state := range WorkflowStates {
 			if q.State == "" || q.State == state {
@@ -240,12 +266,34 @@ func newIndexReader(d *db, shards int, q tasktype.WorkflowFilter) (*indexReader,
 	return r, nil
 }
 
+// addRings adds the rings to the sources, and the entries that workers have taken from them to the pool.
+func (r *indexReader) addRings(ctx context.Context) error {
+	found, err := r.callEach(ctx, "waiting", r.newest)
+	if err != nil {
+		return fmt.Errorf("read the index of workflows: %w", err)
+	}
+	for shard, res := range found {
+		src := &indexSource{shard: shard, state: tasktype.WorkflowRunning}
+		for _, entry := range asList(res[1]) {
+			r.takeSingle(src, text(entry), SentAt(text(entry)).UnixMilli())
+		}
+		for i := 2; i+1 < len(res); i += 2 {
+			r.sources = append(r.sources, &indexSource{shard: shard, state: tasktype.WorkflowRunning, queue: text(res[i]), skip: toInt(res[i+1]), last: r.from.at})
+		}
+	}
+	return nil
+}
+
 // read reads the next piece of every source into the pool.
 func (r *indexReader) read(ctx context.Context) error {
 	pipe := r.rdb.Pipeline()
-	cmds := make([]*redis.ZSliceCmd, len(r.sources))
+	cmds, rings := make([]*redis.ZSliceCmd, len(r.sources)), make([]*redis.StringSliceCmd, len(r.sources))
 	for i, src := range r.sources {
-		if !src.over {
+		switch {
+		case src.over:
+		case src.queue != "":
+			rings[i] = pipe.LRange(ctx, r.ringKey(src.shard, src.queue), -src.skip-int64(r.chunk+ringSome), -src.skip-1)
+		default:
 			cmds[i] = pipe.ZRevRangeByScoreWithScores(ctx, r.indexKey(src.shard, src.state), &redis.ZRangeBy{
 				Max: strconv.FormatInt(src.last, 10), Min: strconv.FormatInt(r.after, 10), Offset: src.skip, Count: int64(r.chunk)})
 		}
@@ -256,6 +304,8 @@ func (r *indexReader) read(ctx context.Context) error {
 	for i, src := range r.sources {
 		if cmds[i] != nil {
 			r.add(src, cmds[i].Val())
+		} else if rings[i] != nil {
+			r.addRing(src, rings[i].Val())
 		}
 	}
 	r.chunk = min(indexMost, 2*r.chunk)
@@ -279,6 +329,39 @@ func (r *indexReader) add(src *indexSource, members []redis.Z) {
 	r.reads += len(members)
 }
 
+// addRing adds entries of a ring to the pool, except for the first ringSome of them, which have to be read for the places of the others.
+func (r *indexReader) addRing(src *indexSource, entries []string) {
+	first := ringSome
+	if len(entries) < r.chunk+ringSome {
+		src.over, first = true, 0
+	}
+	at := int64(0)
+	for i, entry := range entries {
+		if !IsSingle(entry) {
+			continue
+		}
+		if entry > r.newest { // and so are those after it
+			break
+		}
+		if at = max(at, SentAt(entry).UnixMilli()); i < first {
+			continue
+		}
+		src.last = min(src.last, at)
+		r.takeSingle(src, entry, at)
+	}
+	src.over = src.over || src.last < r.after
+	src.skip += int64(len(entries) - first)
+	r.reads += len(entries)
+}
+
+// takeSingle puts a workflow of one node, which a ring has or had, into the pool.
+func (r *indexReader) takeSingle(src *indexSource, entry string, at int64) {
+	ref, _, _ := strings.Cut(entry, "@")
+	e := Indexed{Ref: ref, at: at}
+	e.ID, e.State, e.Created = IDOf(ref), src.state, SentAt(ref)
+	r.take(src, e)
+}
+
 // parseIndexed reads an entry of the index.
 func parseIndexed(member string, state tasktype.WorkflowState, at int64) (e Indexed, ok bool) {
 	ref, text, ok := strings.Cut(member, " ")
@@ -293,15 +376,14 @@ func parseIndexed(member string, state tasktype.WorkflowState, at int64) (e Inde
 		}
 		e.Created, e.Ended = time.UnixMilli(created), time.UnixMilli(at)
 	}
-	c := parseCaption(text)
-	e.Name, e.Tasks, e.Labels, e.Origin = cmp.Or(c.Name, c.Tasks), c.Tasks, c.Labels, c.Origin
+	e.caption(text)
 	return e, ok
 }
 
-// take puts an entry into the pool if the query asks for it.
+// take puts an entry into the pool if the query asks for it, as far as it is known.
 func (r *indexReader) take(src *indexSource, e Indexed) {
 	e.shard = src.shard
-	if e.matches(&r.q) && r.from.compare(position{e.at, e.Ref}) < 0 && e.at >= r.after {
+	if (e.Tasks == "" || e.matches(&r.q)) && r.from.compare(position{e.at, e.Ref}) < 0 && e.at >= r.after {
 		r.pool = append(r.pool, e)
 	}
 }
@@ -345,16 +427,19 @@ func (r *indexReader) ready() []Indexed {
 // fill adds the ready entries whose workflows still exist to a page, and returns a cursor if the page is full.
 func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed, next string, err error) {
 	ready := r.ready()
+	few := indexFew
+	if q := &r.q; q.Name+q.Contains+q.Origin != "" || len(q.Labels) > 0 {
+		few = indexMost // some of which may not match
+	}
 	for i := 0; i < len(ready); {
-		part := ready[i:min(len(ready), i+max(indexFew, r.q.Limit-len(page)))]
+		part := ready[i:min(len(ready), i+max(few, r.q.Limit-len(page)))]
 		there, err := r.exist(ctx, part)
 		if err != nil {
 			return nil, "", err
 		}
-		for _, e := range part {
+		for j, e := range part {
 			i++
-			if stop := there[e.Ref]; stop != nil {
-				e.Paused, e.Queued = *stop == StoppedByPause, *stop == StoppedByOrder
+			if there[j] {
 				page = append(page, e)
 			}
 			if len(page) == r.q.Limit && (i < len(ready) || !r.over()) {
@@ -365,19 +450,30 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 	return page, "", nil
 }
 
-// exist returns the [FieldStopped] of those workflows of a list that still exist, by reference.
-func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]*string, error) {
+// exist reports which workflows of a list still exist and match, and completes their entries.
+func (r *indexReader) exist(ctx context.Context, list []Indexed) ([]bool, error) {
 	cmds, err := onEach(ctx, r.db, "look up workflows", list, func(pipe redis.Pipeliner, e Indexed) *redis.SliceCmd {
-		return pipe.HMGet(ctx, r.flowKey(e.shard, e.Ref), FieldTasks, FieldStopped)
+		fields := []string{FieldTasks, FieldStopped}
+		if e.Tasks == "" {
+			fields = append(fields, "0", FieldGraph)
+		}
+		return pipe.HMGet(ctx, r.flowKey(e.shard, e.Ref), fields...)
 	})
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[string]*string, len(list))
-	for i, e := range list {
-		if have := cmds[i].Val(); have[0] != nil {
-			stop := text(have[1])
-			there[e.Ref] = &stop
+	there := make([]bool, len(list))
+	for i := range list {
+		e, have := &list[i], cmds[i].Val()
+		there[i] = have[0] != nil
+		stop := text(have[1])
+		e.Paused, e.Queued = stop == StoppedByPause, stop == StoppedByOrder
+		if len(have) > 2 && there[i] {
+			caption, created := r.captions(e.Ref, []byte(text(have[3])))
+			e.caption(caption)
+			e.Created = time.UnixMilli(created)
+			rec := ParseRecord(raw(have[2]), created)
+			there[i] = !rec.Terminal() && e.matches(&r.q) // one that has ended has another entry
 		}
 	}
 	return there, nil
@@ -400,6 +496,13 @@ func (s Index) Counts(ctx context.Context) (map[tasktype.WorkflowState]int64, er
 		for i, state := range WorkflowStates {
 			out[state] += counts[i].Val()
 		}
+	}
+	waiting, err := s.callEach(ctx, "waiting", "")
+	if err != nil {
+		return nil, fmt.Errorf("count workflows: %w", err)
+	}
+	for _, res := range waiting {
+		out[tasktype.WorkflowRunning] += toInt(res[0])
 	}
 	return out, nil
 }

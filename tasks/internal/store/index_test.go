@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,8 +34,9 @@ counted()`)
 
 // indexed is an index that a test fills, on some shards.
 type indexed struct {
-	t *testing.T
-	s *Store
+	t    *testing.T
+	s    *Store
+	sent int // by single
 }
 
 // t0 is a time at which neither an hour nor a day begins.
@@ -43,7 +45,7 @@ var t0 = time.Date(2026, 3, 4, 10, 58, 30, 0, time.UTC)
 func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
 	t.Helper()
 	testutil.Ok(t, rdb.Set(t.Context(), testKeys.storeKey(), fmt.Sprint(Schema, " ", shards), 0).Err())
-	return indexed{t, New(rdb, DefaultNamespace)}
+	return indexed{t: t, s: New(rdb, DefaultNamespace)}
 }
 
 // at runs calls on a shard at a time.
@@ -67,11 +69,31 @@ func (x indexed) end(shard int, now time.Time, id, name, letter string, created 
 	x.at(shard, now, "ended", id, name, letter, created.UnixMilli())
 }
 
+// captionOf reads the graphs of single: the name, and when it was sent.
+func captionOf(_ string, graph []byte) (string, int64) {
+	var g struct {
+		Created int64  `json:"c"`
+		Name    string `json:"t"`
+	}
+	_ = json.Unmarshal(graph, &g)
+	return g.Name, g.Created
+}
+
+// single sends a workflow of one node at a time, by the clock of its sender, and returns its reference.
+func (x *indexed) single(shard int, sent time.Time, queue, name string) string {
+	x.t.Helper()
+	x.sent++
+	ref := GeneratedReference(NewID(sent, [9]byte{0, byte(x.sent >> 8), byte(x.sent)}))
+	graph := fmt.Sprintf(`{"c":%d,"t":%q}`, sent.UnixMilli(), name)
+	testutil.Must(x.s.call(x.t.Context(), "submit1", shard, ref, queue, graph, "1", sent.Unix()/3600))(x.t)
+	return ref
+}
+
 // list returns the references of all pages of a query.
 func (x indexed) list(q tasktype.WorkflowFilter) (ids []string) {
 	x.t.Helper()
 	for {
-		page, next, err := x.s.Index.Workflows(x.t.Context(), q)
+		page, next, err := x.s.Index.Workflows(x.t.Context(), q, captionOf)
 		testutil.Ok(x.t, err)
 		if len(page) > q.Limit {
 			x.t.Fatalf("got a page of %d, want at most %d", len(page), q.Limit)
@@ -101,10 +123,10 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		x.open(0, s(0), "a", "scrape")
 		x.open(1, s(1), "b", odd)
 		x.open(2, s(2), "c", "scrape")
-		x.open(0, s(3), "d", "")
+		x.open(0, s(3), "d", "d")
 		x.open(1, s(4), "forgotten", "scrape")
 		x.end(1, s(6), "b", odd, "F", s(1))
-		x.end(0, s(7), "d", "", "S", s(3))
+		x.end(0, s(7), "d", "d", "S", s(3))
 		x.end(2, s(8), "c", "scrape", "X", s(2))
 		rdb.Del(t.Context(), testKeys.flowKey(1, "forgotten"))
 
@@ -119,7 +141,7 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		x.want(tasktype.WorkflowFilter{Limit: 3, After: s(6), Before: s(8)}, "d", "b")
 		x.want(tasktype.WorkflowFilter{Limit: 1, After: s(6), Before: s(8)}, "d", "b")
 
-		page, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, Name: odd})
+		page, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, Name: odd}, captionOf)
 		if err != nil || len(page) != 1 {
 			t.Fatalf("got %v, %v, want one workflow", page, err)
 		}
@@ -127,7 +149,7 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		if w.Tasks != odd || w.State != tasktype.WorkflowFailed || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
 			t.Errorf("got %+v, want %q failed, from %s to %s", w, odd, s(1), s(6))
 		}
-		page, _, err = x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, State: tasktype.WorkflowRunning})
+		page, _, err = x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 9, State: tasktype.WorkflowRunning}, captionOf)
 		if err != nil || len(page) != 1 || page[0].State != tasktype.WorkflowRunning || !page[0].Created.Equal(s(0)) || !page[0].Ended.IsZero() {
 			t.Errorf("got %+v, %v, want one live since %s", page, err, s(0))
 		}
@@ -186,7 +208,7 @@ func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
 			want = append(want, id)
 		}
 		slices.Reverse(want)
-		first, next, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 4})
+		first, next, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 4}, captionOf)
 		if err != nil || len(first) != 4 {
 			t.Fatalf("got %v, %v, want four workflows", first, err)
 		}
@@ -254,7 +276,7 @@ func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
 	}
 	x.s.rdb.HSet(t.Context(), testKeys.flowKey(0, "rare"), "n", 1)
 	q := tasktype.WorkflowFilter{Limit: 10, Name: "one"}
-	page, next, err := x.s.Index.Workflows(t.Context(), q)
+	page, next, err := x.s.Index.Workflows(t.Context(), q, captionOf)
 	if err != nil || len(page) != 0 || next == "" {
 		t.Errorf("got %v, cursor %q, %v, want an empty page and a cursor", page, next, err)
 	}
@@ -265,7 +287,7 @@ func TestInvalidCursorsOfTheIndex(t *testing.T) {
 	t.Parallel()
 	x := newIndexed(t, redistest.New(t), 1)
 	for _, cursor := range []string{"x", "1", "1.", "x.a", ".a"} {
-		if _, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 1, Cursor: cursor}); err == nil {
+		if _, _, err := x.s.Index.Workflows(t.Context(), tasktype.WorkflowFilter{Limit: 1, Cursor: cursor}, captionOf); err == nil {
 			t.Errorf("cursor %q: got no error, want one", cursor)
 		}
 	}
@@ -291,4 +313,71 @@ func TestTitles(t *testing.T) {
 			t.Errorf("%q is found by the names of other tasks", got)
 		}
 	}
+}
+
+// Workflows of one node are listed and counted while they are on a ring, taken from it, leased, and once they have ended: each once.
+func TestWorkflowsOfOneNodeAreListedOnTheirWay(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 2)
+		at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
+		running := tasktype.WorkflowFilter{State: tasktype.WorkflowRunning, Limit: 7}
+		var refs []string // the latest first
+		for i := range 300 {
+			refs = append([]string{x.single(i%2, at(100*i), []string{"a", "b"}[i/2%2], fmt.Sprint("n", i%3))}, refs...)
+		}
+		late := x.single(0, at(28_050), "a", "late") // its sender was held up
+
+		refs = slices.Insert(refs, 4, late) // after the one that its ring had before it
+		x.open(1, at(15_001), "other", "n")
+		refs = slices.Insert(refs, slices.Index(refs, refs[len(refs)-151]), "other")
+		check := func(q tasktype.WorkflowFilter, want ...string) {
+			t.Helper()
+			x.want(q, want...)
+			counts := testutil.Must(x.s.Index.Counts(t.Context()))(t)
+			if q.State == tasktype.WorkflowRunning && q.Name == "" && counts[q.State] != int64(len(want)) {
+				t.Errorf("counted %d running, want %d", counts[q.State], len(want))
+			}
+		}
+		check(running, refs...)
+		x.want(tasktype.WorkflowFilter{Limit: 100, Name: "late"}, late)
+		x.want(tasktype.WorkflowFilter{Limit: 100, After: at(29_800)}, refs[0], refs[1])
+		x.want(tasktype.WorkflowFilter{Limit: 1000, Before: at(201)}, refs[len(refs)-3:]...)
+		x.want(tasktype.WorkflowFilter{Limit: 100, State: tasktype.WorkflowSucceeded})
+		x.want(tasktype.WorkflowFilter{Limit: 100, Labels: map[string]string{"no": "label"}})
+
+		// The first one of queue a is taken, given back after a death, and taken again; that of b gets a lease.
+		take := func(queue string) *RingEntry {
+			t.Helper()
+			for _, e := range testutil.Must(x.s.Queues.Take(t.Context(), "w", queue))(t) {
+				if e.Shard == 0 {
+					return &e
+				}
+				testutil.Ok(t, x.s.Queues.PutBack(t.Context(), "w", &e))
+			}
+			t.Fatal("nothing was taken")
+			return nil
+		}
+		take("a")
+		check(running, refs...)
+		testutil.Must(x.s.call(t.Context(), "reap", 0, "w", "1", "a"))(t)
+		check(running, refs...)
+		first, leased := take("a"), take("b")
+		if first.Text != refs[len(refs)-1]+"@1" {
+			t.Fatalf("took %q, want the first workflow after a death", first.Text)
+		}
+		lease := leased.Lease("w")
+		testutil.Ok(t, x.s.Leases.Adopt(t.Context(), leased, &lease))
+		check(running, refs...)
+		flow := Flow{Ref: refs[len(refs)-1], Caption: "n0", Created: t0.UnixMilli(), Retention: 60_000}
+		state, _, err := x.s.Turns.Finish(t.Context(), "w", &Single{Entry: first, Flow: flow, Record: []byte("S|")})
+		if err != nil || state != FinishOK {
+			t.Fatal(state, err)
+		}
+		check(running, refs[:len(refs)-1]...)
+		x.want(tasktype.WorkflowFilter{Limit: 100, State: tasktype.WorkflowSucceeded}, flow.Ref)
+		x.end(0, at(90_000), lease.Flow.Ref, "n1", "F", at(0))
+		check(running, slices.DeleteFunc(refs[:len(refs)-1], func(ref string) bool { return ref == lease.Flow.Ref })...)
+		x.want(tasktype.WorkflowFilter{Limit: 100, State: tasktype.WorkflowFailed}, lease.Flow.Ref)
+	})
 }

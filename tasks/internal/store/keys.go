@@ -141,7 +141,7 @@ func (k Keys) uniqueKey(shard int, key string) string { return k.Prefix(shard) +
 
 // liveKey is the sorted set of the running workflows of a shard: "<reference> <caption>" by the time when they were
 // sent, in unix ms. The key vanishes with its last element. A caption has the tasks of a workflow and, after tabs,
-// its name and labels.
+// its name and labels. Workflows of one node are not in it while their entry is on a ring or a taken list, and then without a caption.
 func (k Keys) liveKey(shard int) string { return k.Prefix(shard) + "live" }
 
 // doneKey is the sorted set of the last workflows of a shard that ended with a state (S success, F failure, X revoked):

@@ -146,7 +146,7 @@ func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 			d.Ready += ready
 			at := time.UnixMilli(toInt(v[3]))
 			if IsSingle(c.head.Val()) {
-				at = sentAt(c.head.Val())
+				at = SentAt(c.head.Val())
 			}
 			if ready > 0 && at.Unix() > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
 				d.Since = at

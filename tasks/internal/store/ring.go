@@ -75,8 +75,8 @@ func NewID(at time.Time, random [9]byte) string {
 	return strings.ToLower(idAlphabet.EncodeToString(b[:]))
 }
 
-// sentAt returns the time in a generated ID with which a text begins; zero if it has none.
-func sentAt(s string) time.Time {
+// SentAt returns the time in a generated ID with which a text begins; zero if it has none.
+func SentAt(s string) time.Time {
 	if len(s) < 24 {
 		return time.Time{}
 	}

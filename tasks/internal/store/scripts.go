@@ -19,7 +19,7 @@ var parts = map[string][]string{
 	"submit1": nil, "finish1": nil, "step": nil, "project": nil,
 	"turn": {"lib", "remember", "giveback", "index", "flow"}, "submit": {"lib", "holder", "index", "flow"}, "retry": {"lib", "remember", "unready", "index", "flow"}, "withdraw": {"lib", "unready"},
 	"fire": {"lib", "arrange", "holder", "index", "flow", "submit", "tick"}, "tick": {"lib", "arrange"}, "schedule": {"lib", "arrange"},
-	"abort": {"lib", "index"}, "tally": {"lib", "index"}, "piece": {"lib", "holder"}, "due": {"lib", "wake"}, "hasten": {"lib", "wake"},
+	"abort": {"lib", "index"}, "adopt": {"lib", "index"}, "tally": {"lib", "index"}, "piece": {"lib", "holder"}, "due": {"lib", "wake"}, "hasten": {"lib", "wake"},
 	"reap":    {"lib", "remember", "giveback"},
 	"acquire": {"lib", "places"}, "pass": {"lib", "places"},
 }

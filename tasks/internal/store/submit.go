@@ -165,7 +165,7 @@ func (g *Grow) single(f Flow, inputs []Literal, stored int) bool {
 // submission returns the script that stores a workflow, and its arguments.
 func (g *Grow) submission(f Flow, last []Literal, stored int) (script string, args []any) {
 	if g.single(f, last, stored) {
-		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, last[0].Input, f.Created, f.Caption}
+		return "submit1", []any{f.Ref, g.Roots[0].Lane[2:], g.Graph, last[0].Input, f.Created / time.Hour.Milliseconds()}
 	}
 	ttl, late := "", ""
 	if g.Unique != "" {

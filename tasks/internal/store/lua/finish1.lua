@@ -17,7 +17,6 @@ else
   local now = T[1] * 1000 + math.floor(T[2] / 1000)
   redis.call('HSET', w, '0', ARGV[5], TASKS_ENDED, '1', REVISION, string.format('%d', now))
   redis.call('PEXPIRE', w, ARGV[6])
-  redis.call('ZREM', P .. 'live', ARGV[4] .. ' ' .. ARGV[8])
   redis.call('ZADD', P .. 'done:' .. SUCCEEDED, now, ARGV[4] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8])
   redis.call('PUBLISH', string.match(P, '^[^{]*') .. 'done:' .. ARGV[4], '1')
 end

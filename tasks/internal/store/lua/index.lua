@@ -14,9 +14,22 @@ local function opened(id, name)
   redis.call('ZADD', P .. 'live', now, id .. ' ' .. name)
 end
 
+-- openedSingle lists a workflow of one node as live when its entry leaves ring and taken list, which list it before. Its name is in its graph.
+local function openedSingle(id)
+  local have = redis.call('HMGET', P .. 'w:' .. id, GRAPH, '0', STOPPED)
+  if have[1] and not have[2] and have[3] ~= BY_REVOKE then
+    local sent = 0 -- the time in the id, as SentAt reads it
+    for i = 1, 10 do
+      local c = string.byte(id, i) or 48
+      sent = sent * 32 + (c < 58 and c - 48 or c - 87)
+    end
+    redis.call('ZADD', P .. 'live', whole(math.floor(sent / 4)), id .. ' ')
+  end
+end
+
 -- ended lists a live workflow as ended: state is SUCCEEDED, FAILED or REVOKED, created is unix ms.
 local function ended(id, name, state, created)
-  redis.call('ZREM', P .. 'live', id .. ' ' .. name)
+  redis.call('ZREM', P .. 'live', id .. ' ' .. name, id .. ' ')
   redis.call('ZADD', P .. 'done:' .. state, now, id .. ' ' .. created .. ' ' .. name)
 end
 

@@ -150,6 +150,7 @@ local function taking()
           local first = e
           if not string.find(e, '/', 1, true) then -- a workflow of one node, which depth does not have
             first = string.gsub(e, '^[^@]+', '%0/0')
+            openedSingle(string.match(e, '^[^@]*'))
             deepen('n:' .. q, 1)
           else
             deepen('k:' .. q, -1)
