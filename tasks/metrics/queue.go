@@ -76,12 +76,6 @@ func (c *Queue) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{c.q.Name()}, labels...)...)
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.GaugeValue, v, labels...) }
-	yes := func(b bool) float64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	s, err := c.q.Stats(ctx)
