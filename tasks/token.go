@@ -111,22 +111,19 @@ func (t Task[I, O]) Complete(ctx context.Context, c *Client, token string, out O
 // type of the task; [Task.Complete] does. Only the first result is stored: later calls return [ErrCompleted],
 // [ErrStale] or [ErrNotFound].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
-	if !json.Valid(value) {
-		return errors.New("complete a task: the result is not JSON")
-	}
 	return complete(ctx, c, engine.ByToken(token, ""), value)
 }
 
 // CompleteNode is [Client.Complete] for a node that waits for external completion, without a token, for operators. The token
 // that the task passed on stays valid until then. It returns [ErrNotFound], [ErrCompleted] or [ErrNotOpen].
 func (w *Workflow) CompleteNode(ctx context.Context, node string, value json.RawMessage) error {
-	if !json.Valid(value) {
-		return errors.New("complete a task: the result is not JSON")
-	}
 	return complete(ctx, w.client, engine.ByNode(w.ref, node), value)
 }
 
 func complete(ctx context.Context, c *Client, find engine.Find, value json.RawMessage) error {
+	if !json.Valid(value) {
+		return errors.New("complete a task: the result is not JSON")
+	}
 	return wrap(c.eng.Completer.Complete(ctx, find, value), "complete a task")
 }
 
