@@ -8,7 +8,7 @@
 //
 // The server is a miniredis. It writes what has changed at most every 5 seconds and at its end, whole transactions and scripts only. A
 // crash loses the changes since the last write: the tasks that began or ended in that time run again. Everything is in memory, and a
-// command takes longer than with a redis-server, so it suits one process with some ten thousands of tasks. [Copy] moves its data
+// command takes longer than with a redis-server, so it suits one process and few tasks. [Copy] moves its data
 // to a redis-server. Database 0 is kept, without HyperLogLogs, consumer groups and times to live of fields.
 package embedded
 
