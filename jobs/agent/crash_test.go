@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/jobs"
-	"muster/jobs/agent"
 	"muster/tasks"
 )
 
@@ -25,41 +23,6 @@ func connect(t *testing.T, address string) redis.UniversalClient {
 	rdb := redis.NewUniversalClient(opts)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
-}
-
-// A process that dies extends the lease of a push no more: the work is pushed again when the lease has expired.
-func TestAPushOfADeadProcessIsRepeatedWhenItsLeaseExpires(t *testing.T) {
-	t.Parallel()
-	for name, address := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPushed(t)
-			var answers atomic.Int64
-			p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) {
-				if answers.Add(1) == 1 {
-					<-r.Context().Done()
-					return
-				}
-				fmt.Fprint(w, "{}")
-			}
-			change := func(cfg *setup) {
-				allowAll(p)(cfg)
-				cfg.lease = 2 * time.Second
-			}
-			dies := connect(t, address)
-			first := newRig(t, dies, change)
-			id := first.registerPush(p, "one", 1)
-			first.put("validator", 1)
-			testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
-			testutil.Ok(t, dies.Close())
-			second := newRigOn(t, connect(t, address), first.items, change)
-			testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
-			got := p.requests()
-			if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[1].Attempt != 2 {
-				t.Errorf("got %d requests, want two attempts at the same work: %+v", len(got), got)
-			}
-		})
-	}
 }
 
 // The assignments of an agent are in Redis: a process that takes over lists them, and accepts the calls of the agent.

@@ -351,38 +351,50 @@ func TestTheWorkOfADeadAgentGoesToOthers(t *testing.T) {
 	})
 }
 
-// A process that ends returns the work of its open requests, and another one pushes it again.
+// A process that ends returns the work of its open requests, and another one pushes it again. If it dies, that is another
+// attempt, when the lease has expired.
 func TestAnotherProcessPushesTheSameWorkAgain(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		p := newPushed(t)
-		var repeated bool
-		p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) {
-			p.mu.Lock()
-			again := repeated
-			p.mu.Unlock()
-			if again {
-				fmt.Fprint(w, `{"verdict":"accept"}`)
-				return
-			}
-			<-r.Context().Done()
+	for name, address := range map[string]func(testing.TB) string{"redis": redistest.URL, "miniredis": redistest.MiniURL} {
+		for end, retries := range map[string]int{"ends": 0, "dies": 1} {
+			t.Run(name+" "+end, func(t *testing.T) {
+				t.Parallel()
+				p := newPushed(t)
+				var answers atomic.Int64
+				p.answer = func(w http.ResponseWriter, r *http.Request, _ agent.Body) {
+					if answers.Add(1) == 1 {
+						<-r.Context().Done()
+						return
+					}
+					fmt.Fprint(w, `{"verdict":"accept"}`)
+				}
+				change := func(cfg *setup) {
+					allowAll(p)(cfg)
+					cfg.lease = 2 * time.Second
+				}
+				at := address(t)
+				rdb := connect(t, at)
+				first := newRig(t, rdb, change)
+				id := first.registerPush(p, "one", 1)
+				first.put("validator", 1)
+				testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
+				if end == "dies" {
+					testutil.Ok(t, rdb.Close())
+				} else {
+					first.stop()
+				}
+				second := newRigOn(t, connect(t, at), first.items, change)
+				testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
+				got := p.requests()
+				if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[0].ID == got[1].ID || got[1].Attempt != retries+1 {
+					t.Errorf("got requests %+v, want two with one idempotency key and two ids, the last of attempt %d", got, retries+1)
+				}
+				if it := second.item(0); it.RetryCount != retries || it.Status != jobs.ItemIntegrated {
+					t.Errorf("the item is %s with %d failed attempts, want integrated with %d", it.Status, it.RetryCount, retries)
+				}
+			})
 		}
-		first := pushRig(t, rdb, p)
-		id := first.registerPush(p, "one", 1)
-		first.put("validator", 1)
-		testutil.Eventually(t, "it was pushed", func() bool { return len(p.requests()) == 1 })
-		p.set(func(*pushed) { repeated = true })
-		first.stop()
-		second := newRigOn(t, rdb, first.items, allowAll(p))
-		testutil.Eventually(t, "it is done", func() bool { return second.get(id).Done == 1 })
-		got := p.requests()
-		if len(got) != 2 || got[0].IdempotencyKey != got[1].IdempotencyKey || got[0].ID == got[1].ID {
-			t.Errorf("got requests %+v, want two with one idempotency key and two ids", got)
-		}
-		if it := second.item(0); it.RetryCount != 0 || it.Status != jobs.ItemIntegrated {
-			t.Errorf("the item is %s with %d failed attempts, want integrated with 0", it.Status, it.RetryCount)
-		}
-	})
+	}
 }
 
 // After five failures in a row the breaker opens, and then admits two requests at a time.
