@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -192,42 +190,6 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	}
 	if pages.all != 9 {
 		t.Errorf("9 pages were fetched %d times", pages.all)
-	}
-}
-
-// An import that was killed is run again: no artifact is enqueued twice, and
-// none is missing. A gzipped file is read like a plain one.
-func TestImportGoesOn(t *testing.T) {
-	t.Parallel()
-	const n = 30_000
-	c := newCommand(t)
-	lines := artifacts("http://h.example", n)
-	in, out := io.Pipe()
-	cmd := exec.Command(c.program, "queue", "import", "-")
-	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, c.environ, in
-	testutil.Ok(t, cmd.Start())
-	go func() { _, _ = io.WriteString(out, lines[:len(lines)/2]) }() // the rest never comes
-	total := func() (s struct{ Total, Queued int }) {
-		testutil.Ok(t, json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s))
-		return s
-	}
-	testutil.Eventually(t, "some artifacts to be in", func() bool { return total().Total >= 2000 })
-	testutil.Ok(t, cmd.Process.Kill())
-	_ = in.Close()
-	_ = cmd.Wait()
-	had := total().Total
-
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := io.WriteString(z, lines); err != nil || z.Close() != nil {
-		t.Fatal(err)
-	}
-	want := fmt.Sprintf("✓ Import complete: %d new, %d duplicate, 0 errors", n-had, had)
-	if printed := c.run("queue", "import", c.write("a.jsonl.gz", packed.String())); had == n || !strings.Contains(printed, want) {
-		t.Errorf("second import: got %s, want %s", printed, want)
-	}
-	if s := total(); s.Total != n || s.Queued != n {
-		t.Errorf("the queue has %+v", s)
 	}
 }
 
