@@ -236,12 +236,8 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 	if some, err := after.needed(t.Context()); some || err != nil || rdb.Exists(t.Context(), event.RelayedKey()).Val() == 1 {
 		t.Errorf("got needed %v, %v, want the relay ended", some, err)
 	}
-	const fine = "https://x.example"
-	for _, bad := range []Static{{NewEndpoint{Name: "a", URL: fine}, nil}, {NewEndpoint{Name: "a", URL: "x"}, []string{secret}}, {NewEndpoint{Name: "a", URL: fine}, []string{"short"}},
-		{NewEndpoint{Name: "a", URL: fine, Events: []string{"nothing"}}, []string{secret}}, {NewEndpoint{Name: "a", URL: fine, Format: "mail"}, []string{secret}}} {
-		if _, err := New(Config{Redis: rdb, Static: []Static{bad}}); err == nil {
-			t.Errorf("%+v: got no error", bad)
-		}
+	if _, err := New(Config{Redis: rdb, Static: []Static{{NewEndpoint{Name: "a", URL: r.URL}, nil}}}); err == nil { // others are in the tests of the settings
+		t.Error("without a secret: got no error")
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	relayBatch = 500              // events per round
 	relayHold  = 15 * time.Second // lease of the relay after a crash
 	tidyEvery  = 30 * time.Second
+	keepCount  = 10_000 // ended deliveries kept of each endpoint
 )
 
 // relay creates deliveries of events. Several concurrent relays are harmless.
@@ -283,7 +284,7 @@ func (r *relay) tidy(ctx context.Context) error {
 		rec, exists := known[id]
 		keep := 0
 		if exists {
-			keep = r.cfg.KeepCount
+			keep = keepCount
 		}
 		if n.Queued > int64(r.cfg.MaxPending) && exists && !rec.Disabled {
 			if err := r.disable(ctx, id, fmt.Sprintf("%d waiting deliveries", n.Queued)); err != nil {

@@ -53,7 +53,6 @@ type Config struct {
 	Timeout    time.Duration         // of a response. Defaults to 15 seconds.
 	Keep       time.Duration         // retention of completed deliveries. Defaults to 72 hours.
 
-	KeepCount  int           // deliveries kept of each endpoint, beside open ones. Defaults to 10,000.
 	MaxPending int           // open deliveries with which an endpoint is disabled. Defaults to 200,000.
 	Max        int           // endpoints. Defaults to 100.
 	Retry      time.Duration // before the second attempt; it doubles. Defaults to 5 seconds.
@@ -72,7 +71,6 @@ func (c Config) withDefaults() Config {
 	c.Retry = cmp.Or(c.Retry, 5*time.Second)
 	c.MaxRetry = cmp.Or(c.MaxRetry, 3*time.Hour)
 	c.Tick = cmp.Or(c.Tick, 200*time.Millisecond)
-	c.KeepCount = cmp.Or(c.KeepCount, 10_000)
 	c.MaxPending = cmp.Or(c.MaxPending, 200_000)
 	c.Max = cmp.Or(c.Max, 100)
 	c.Attempts = cmp.Or(c.Attempts, 19)
