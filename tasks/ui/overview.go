@@ -37,8 +37,7 @@ type Alert struct {
 // Tile is a number of the overview with the URL of its page.
 type Tile struct {
 	Title, URL, Value, Note string
-	Tone                    string      // "bad", "warn" or "person"; else ""
-	Line                    *webui.Line // optional
+	Tone                    string // "bad", "warn" or "person"; else ""
 }
 
 // FailureGroup are failures with one cause.

@@ -80,7 +80,6 @@ func (d *dispatcher) lease(ctx context.Context, n int) (pause time.Duration, err
 		return min(time.Second, time.Duration(d.errs)*100*time.Millisecond), nil
 	}
 	d.errs = 0
-	p.counts.leased.Add(int64(len(got.Items)))
 	for _, it := range got.Items {
 		j := &job{Leased: it}
 		d.held.add(j)

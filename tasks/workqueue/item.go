@@ -188,7 +188,6 @@ type Leased struct {
 	Attempts int           // runs that failed before this one
 	Retried  int           // how often the item was requeued
 	Waited   time.Duration // how long it was ready
-	Expires  time.Time     // when the lease ends unless Heartbeat extends it, by this machine's clock
 }
 
 // Info is an item with its state.

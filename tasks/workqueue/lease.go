@@ -58,14 +58,13 @@ func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget)
 	for k, left := range b.Left {
 		args = append(args, k, left)
 	}
-	expires := time.Now().Add(q.cfg.LeaseTTL)
 	v, err := q.run(ctx, "lease", "lease", args...)
 	if err != nil {
 		return Batch{Next: -1}, err
 	}
 	list, _ := v.([]any)
 	return Batch{
-		Items:      parseLeased(ctx, q, list[5:], worker, expires),
+		Items:      parseLeased(ctx, q, list[5:], worker),
 		Paused:     toInt(list[0]) == 1,
 		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
 		PassedOver: toInt(list[2]) == 1,
@@ -75,14 +74,14 @@ func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget)
 }
 
 // parseLeased decodes the leased items that the scripts return. Items that cannot be decoded fail.
-func parseLeased(ctx context.Context, q *Queue, list []any, worker string, expires time.Time) []Leased {
+func parseLeased(ctx context.Context, q *Queue, list []any, worker string) []Leased {
 	items := make([]Leased, 0, len(list)/6)
 	var invalid []Settlement
 	for v := range slices.Chunk(list, 6) {
 		it, _, err := parseSpec(toString(v[0]), toString(v[5]))
 		it.ID = toString(v[0])
 		leased := Leased{
-			Item: it, Worker: worker, Expires: expires,
+			Item: it, Worker: worker,
 			Token: toInt(v[1]), Attempts: int(toInt(v[2])), Retried: int(toInt(v[3])),
 			Waited: time.Duration(toInt(v[4])) * time.Millisecond,
 		}

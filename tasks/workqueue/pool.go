@@ -105,9 +105,9 @@ func NewPool(q *Queue, handlers Handlers, cfg PoolConfig) (*Pool, error) {
 
 // PoolStats has the counts of a pool.
 type PoolStats struct {
-	Leased, Done, Skipped, Failed, Retried, Returned, Lost int64
-	Running                                                int // leased at the moment
-	Workers                                                int // handlers that run at a time, at most
+	Done, Skipped, Failed, Retried, Returned, Lost int64
+	Running                                        int // leased at the moment
+	Workers                                        int // handlers that run at a time, at most
 }
 
 // Run is a call of a handler.
@@ -118,7 +118,7 @@ type Run struct {
 }
 
 // counts are the counters of a pool.
-type counts struct{ leased, done, skipped, failed, retried, returned, lost atomic.Int64 }
+type counts struct{ done, skipped, failed, retried, returned, lost atomic.Int64 }
 
 // countEnd counts a run by the state that its item is in now.
 func (c *counts) countEnd(s State) {
@@ -138,7 +138,7 @@ func (c *counts) countEnd(s State) {
 func (p *Pool) Stats() PoolStats {
 	c := &p.counts
 	return PoolStats{
-		Leased: c.leased.Load(), Done: c.done.Load(), Skipped: c.skipped.Load(), Failed: c.failed.Load(),
+		Done: c.done.Load(), Skipped: c.skipped.Load(), Failed: c.failed.Load(),
 		Retried: c.retried.Load(), Returned: c.returned.Load(), Lost: c.lost.Load(), Running: p.held.Load().len(), Workers: p.cfg.Workers,
 	}
 }
