@@ -221,7 +221,7 @@ func TestInvalidNamespace(t *testing.T) {
 		}
 		c := tasks.NewClient(rdb, tasks.Namespace(name))
 		worker := testutil.Must(tasks.NewWorker(c, tasks.NewMux(), tasks.WorkerConfig{}))(t)
-		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Ping": c.Ping(t.Context())}
+		calls := map[string]error{"Run": worker.Run(t.Context()), "PauseQueue": c.PauseQueue(t.Context(), "q"), "Writable": c.Writable(t.Context())}
 		_, calls["Send"] = who.S(nil).Send(t.Context(), c)
 		calls["Schedules.Put"] = c.Schedules().Put(t.Context(), tasks.Schedule{Name: "s", Spec: "@hourly", Work: who.S(nil)})
 		for call, err := range calls {

@@ -112,11 +112,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Ping checks that Redis responds.
-func (c *Client) Ping(ctx context.Context) error {
-	return wrap(c.rdb.Ping(ctx).Err(), "ping Redis")
-}
-
 // Writable checks that Redis responds and accepts writes. Its error names the reason and the next step. [Refused]
 // reports true for the error if the state of Redis is temporary, such as a full disk.
 func (c *Client) Writable(ctx context.Context) error {
