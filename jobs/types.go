@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -256,6 +257,18 @@ type Item struct {
 	LastError       string     `json:"last_error,omitempty"`
 	CreatedAt       time.Time  `json:"created_at,omitzero"`
 	UpdatedAt       time.Time  `json:"updated_at,omitzero"`
+}
+
+// Summary returns the subject of an item, or the reason of its failure.
+func (it Item) Summary() string {
+	switch text := cmp.Or(it.Name, it.Text); it.Status {
+	case ItemRejected:
+		return cmp.Or(it.RejectionReason, text)
+	case ItemFailed, ItemReview:
+		return cmp.Or(it.LastError, text)
+	default:
+		return text
+	}
 }
 
 // Filter selects the jobs that List returns. The zero value selects all.

@@ -44,17 +44,8 @@ func jobsItemsCommand(env environment) *cli.Command {
 	})
 }
 
-// whatOf describes an item: the reason of its failure, or its name or text.
-func whatOf(it jobs.Item) string {
-	text := cmp.Or(it.Name, it.Text)
-	switch it.Status {
-	case jobs.ItemRejected:
-		text = cmp.Or(it.RejectionReason, text)
-	case jobs.ItemFailed, jobs.ItemReview:
-		text = cmp.Or(it.LastError, text)
-	}
-	return strings.Join(strings.Fields(text), " ")
-}
+// whatOf is the summary of an item in one line.
+func whatOf(it jobs.Item) string { return strings.Join(strings.Fields(it.Summary()), " ") }
 
 func jobsDecideCommand(env environment) *cli.Command {
 	return apiCommand(env, &cli.Command{

@@ -40,7 +40,7 @@ var funcs = template.FuncMap{
 	"steps":   stepsOf,
 	"details": indented,
 	"event":   aboutEvent,
-	"summary": summaryOf,
+	"summary": jobs.Item.Summary,
 	"grouped": grouped,
 	"byhour":  byHour,
 	"bycount": counts.Names[string],

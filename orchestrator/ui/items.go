@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -18,18 +17,6 @@ const (
 	itemsLooked = 2000 // items searched for a state
 	historyRead = 500  // events of a job searched for an item
 )
-
-// summaryOf returns the subject of an item, or the reason of its failure.
-func summaryOf(it jobs.Item) string {
-	text := cmp.Or(it.Name, it.Text)
-	switch it.Status {
-	case jobs.ItemRejected:
-		text = cmp.Or(it.RejectionReason, text)
-	case jobs.ItemFailed, jobs.ItemReview:
-		text = cmp.Or(it.LastError, text)
-	}
-	return text
-}
 
 type itemsData struct {
 	Job    jobs.Job
