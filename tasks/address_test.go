@@ -122,8 +122,7 @@ var who = tasks.New[[]string, string]("namespace.who")
 
 func newTenant(t *testing.T, rdb redis.UniversalClient, name string) *tenant {
 	t.Helper()
-	n := &tenant{tasks.NewClient(rdb, tasks.Namespace(name)), make(chan string, 1)}
-	t.Cleanup(func() { _ = n.client.Close() })
+	n := &tenant{newClient(t, rdb, tasks.Namespace(name)), make(chan string, 1)}
 	m := tasks.NewMux()
 	tasks.Handle(m, who, func(_ context.Context, before []string) (string, error) {
 		return strings.Join(append(before, name), "+"), nil

@@ -35,8 +35,7 @@ type post struct {
 }
 
 func newPost(tb testing.TB, rdb redis.UniversalClient) *post {
-	p := &post{client: tasks.NewClient(rdb), task: tasks.New[letter, int]("post.send"), calls: map[string][]int{}}
-	tb.Cleanup(func() { _ = p.client.Close() })
+	p := &post{client: newClient(tb, rdb), task: tasks.New[letter, int]("post.send"), calls: map[string][]int{}}
 	return p
 }
 

@@ -205,10 +205,10 @@ func wantValue[O comparable](t *testing.T, run *tasks.Run[O], want O) {
 }
 
 // newClient returns a client that is closed with the test.
-func newClient(t *testing.T, rdb redis.UniversalClient, opts ...tasks.ClientOption) *tasks.Client {
-	t.Helper()
+func newClient(tb testing.TB, rdb redis.UniversalClient, opts ...tasks.ClientOption) *tasks.Client {
+	tb.Helper()
 	c := tasks.NewClient(rdb, opts...)
-	t.Cleanup(func() { _ = c.Close() })
+	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

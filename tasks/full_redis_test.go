@@ -200,8 +200,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 func TestWorkerWaitsForRoomOnTheDiskOfRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "appendonly", "yes")
-	client := tasks.NewClient(srv.Client())
-	defer client.Close()
+	client := newClient(t, srv.Client())
 	srv.FillDisk()
 	said := make(chan string, 16)
 	started := make(chan error, 1)
@@ -315,8 +314,7 @@ func TestEvictingMasterOfAClusterIsRefused(t *testing.T) {
 
 func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string, refused bool) {
 	t.Helper()
-	client := tasks.NewClient(rdb)
-	defer client.Close()
+	client := newClient(t, rdb)
 	_, serr := ID.S(1).Send(t.Context(), client)
 	worker, werr := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{})
 	if werr == nil {
@@ -349,8 +347,7 @@ func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		testutil.Ok(t, w.client.PauseQueue(t.Context(), "default"))
-		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflows
-		t.Cleanup(func() { _ = sender.Close() })
+		sender := newClient(t, rdb) // another process: the worker has never seen the workflows
 		damages := map[string]func(string) string{
 			"empty":           func(string) string { return "" },
 			"another version": func(g string) string { return strings.Replace(g, "{", `{"v":99,`, 1) },

@@ -225,8 +225,7 @@ func TestReusedID(t *testing.T) {
 			t.Parallel()
 			rdb := redistest.New(t)
 			w := newWorld(t, rdb)
-			reader := tasks.NewClient(rdb) // it knows each workflow, like another process
-			t.Cleanup(func() { _ = reader.Close() })
+			reader := newClient(t, rdb) // it knows each workflow, like another process
 			shapes := []tasks.Signature[int]{
 				tasks.Chord(tasks.Each(ints(5), ID), Sum),
 				tasks.Chord(tasks.Each(ints(3), ID), Sum),
@@ -328,8 +327,7 @@ func TestSenderPausesInALargeSend(t *testing.T) {
 					rdb.Del(ctx, key)
 				}
 			}))
-			client := tasks.NewClient(sender)
-			t.Cleanup(func() { _ = client.Close() })
+			client := newClient(t, sender)
 			texts := make([]string, 4)
 			for i := range texts {
 				texts[i] = strings.Repeat("a", 900_000+i)

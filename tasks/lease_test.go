@@ -37,8 +37,7 @@ func TestLeaseSurvivesItsClient(t *testing.T) {
 
 func TestCallsForLeasesAreLimited(t *testing.T) {
 	t.Parallel()
-	c := tasks.NewClient(redistest.New(t))
-	defer func() { _ = c.Close() }()
+	c := newClient(t, redistest.New(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
 	defer calls.Wait()

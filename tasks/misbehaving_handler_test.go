@@ -133,8 +133,7 @@ func TestMuxPanicsInsteadOfIgnoringAHandler(t *testing.T) {
 		do()
 	}
 	panics("mux.one is bound twice", binds(one))
-	client := tasks.NewClient(redistest.New(t))
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t, redistest.New(t))
 	for range 2 { // several workers can share a Mux
 		testutil.Must(tasks.NewWorker(client, m, tasks.WorkerConfig{}))(t)
 	}

@@ -19,8 +19,7 @@ import (
 func TestWorkflowsAreStoppedWithoutWorker(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		client := tasks.NewClient(rdb)
-		t.Cleanup(func() { client.Close() })
+		client := newClient(t, rdb)
 		ctx := limited(t)
 		for _, c := range []struct {
 			stop   func(*tasks.Workflow, context.Context) error

@@ -127,8 +127,7 @@ func TestOutageIsOneWarning(t *testing.T) {
 func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		c := tasks.NewClient(rdb)
-		t.Cleanup(func() { _ = c.Close() })
+		c := newClient(t, rdb)
 		gate, open := make(chan struct{}), make(chan struct{})
 		close(open)
 		slow := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
