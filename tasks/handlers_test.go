@@ -107,10 +107,8 @@ func (w *world) mux() *tasks.Mux {
 	tasks.Handle(m, Slow, func(ctx context.Context, in AB) (int, error) {
 		select {
 		case <-ctx.Done():
-			w.note("cut", in.A)
 			return 0, ctx.Err()
 		case <-time.After(time.Duration(in.B) * time.Millisecond):
-			w.note("slow", in.A)
 			return in.A, nil
 		}
 	})
@@ -227,10 +225,6 @@ func (w *world) extraValues(m *tasks.Mux) {
 	tasks.Handle(m, Total, func(_ context.Context, ns []int) (int, error) {
 		w.note("total", sum(ns))
 		return sum(ns), nil
-	})
-	tasks.Handle(m, tasks.New[int, int]("t.when"), func(context.Context, int) (int, error) {
-		w.note("when", int(time.Now().UnixMilli()))
-		return 0, nil
 	})
 	tasks.Handle(m, tasks.New[int, string]("t.big"), func(_ context.Context, n int) (string, error) {
 		return strings.Repeat("x", n), nil
