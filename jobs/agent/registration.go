@@ -105,7 +105,7 @@ func CheckURL(text string) error {
 	case u.RawQuery != "" || u.ForceQuery:
 		return errors.New("give a URL without query")
 	case slices.Contains(strings.Split(u.Path, "/"), "..") || slices.Contains(strings.Split(u.Path, "/"), "."):
-		return errors.New("give a path without . and ..")
+		return errors.New("the path must not have the segments . or .. in it")
 	}
 	return nil
 }

@@ -125,15 +125,13 @@ func TestRedisResponds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := testutil.Must(tasks.Connect(t.Context(), c.url(t)))(t)
-			if got := one(t, Redis(client.Ping, 0)); got.Status != OK {
+			if got := one(t, Redis(client.Writable, 0)); got.Status != OK {
 				t.Errorf("redis: got %+v, want ok", got)
 			}
 			if got := one(t, Memory(MemoryInfo(client))); got.Status != c.status || !strings.Contains(got.Detail+got.Error, c.memory) {
 				t.Errorf("memory: got %+v, want %s with %q", got, c.status, c.memory)
 			}
-			if err := client.Close(); err != nil {
-				t.Error(err)
-			}
+			testutil.Ok(t, client.Close())
 		})
 	}
 }
@@ -144,13 +142,13 @@ func TestRedisDoesNotRespond(t *testing.T) {
 	c := testutil.Must(tasks.Connect(t.Context(), server.URL()))(t)
 	defer c.Close()
 	server.Freeze()
-	got := one(t, Redis(c.Ping, 200*time.Millisecond)) // before Thaw
+	got := one(t, Redis(c.Writable, 200*time.Millisecond)) // before Thaw
 	server.Thaw()
 	if got.Status != Failed {
 		t.Errorf("a silent Redis: got %+v, want failed", got)
 	}
 	server.Kill()
-	if got := one(t, Redis(c.Ping, 0)); got.Status != Failed {
+	if got := one(t, Redis(c.Writable, 0)); got.Status != Failed {
 		t.Errorf("a dead Redis: got %+v, want failed", got)
 	}
 }
