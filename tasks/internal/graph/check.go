@@ -12,7 +12,7 @@ const maxArgs = 10 * MaxNodes
 // have, a node lacks something that its kind needs, or nodes depend on each other.
 func check(g *Graph) error {
 	if g.Root < 0 || g.Root >= len(g.Nodes) || g.Nodes[g.Root].Kind == Permit {
-		return fmt.Errorf("node %d of %d is no root", g.Root, len(g.Nodes))
+		return fmt.Errorf("node %d of %d is not a root", g.Root, len(g.Nodes))
 	}
 	for i := range g.Specs {
 		if s := g.Specs[i].Sub; s < 0 || s > len(g.Subs) {

@@ -170,8 +170,8 @@ const (
 	indexPage  = 50_000 // entries of all keys for one page, about
 )
 
-// ringSome is how many entries of a ring in a row at most were put there much later than the times in their references, because their senders
-// were held up. So the place of an entry is that of the latest one among so many that were put there before it, if that is later.
+// ringSome is how many entries that were put on a ring before an entry are read for its place in the listing: the latest time of all these references.
+// The reference of a sender that was held up has an earlier time than the entries before it, and the places have to be in the order of the ring.
 const ringSome = 100
 
 // Captions returns the caption of a workflow and when it was sent (unix ms), from its reference and its graph.
@@ -337,13 +337,14 @@ func (r *indexReader) addRing(src *indexSource, entries []string) {
 	}
 	at := int64(0)
 	for i, entry := range entries {
-		if !IsSingle(entry) {
+		sent := SentAt(entry)
+		if !IsSingle(entry) || sent.IsZero() {
 			continue
 		}
 		if entry > r.newest { // and so are those after it
 			break
 		}
-		if at = max(at, SentAt(entry).UnixMilli()); i < first {
+		if at = max(at, sent.UnixMilli()); i < first {
 			continue
 		}
 		src.last = min(src.last, at)

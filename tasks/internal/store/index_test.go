@@ -346,6 +346,17 @@ func TestWorkflowsOfOneNodeAreListedOnTheirWay(t *testing.T) {
 		x.want(tasktype.WorkflowFilter{Limit: 100, State: tasktype.WorkflowSucceeded})
 		x.want(tasktype.WorkflowFilter{Limit: 100, Labels: map[string]string{"no": "label"}})
 
+		// Entries that no script wrote change no page.
+		foreign := []any{"", "x y", "@", "zzz~", "~", "none~@3", "=", "+", "a/b"}
+		ring := testKeys.ringKey(0, "a")
+		testutil.Ok(t, rdb.LPush(t.Context(), ring, foreign...).Err())
+		testutil.Ok(t, rdb.LInsertAfter(t.Context(), ring, refs[len(refs)-41], "zzzz~").Err())
+		testutil.Ok(t, rdb.RPush(t.Context(), ring, foreign...).Err())
+		x.want(running, refs...)
+		for _, entry := range append(foreign, "zzzz~") {
+			testutil.Ok(t, rdb.LRem(t.Context(), ring, 0, entry).Err())
+		}
+
 		// The first one of queue a is taken, given back after a death, and taken again; that of b gets a lease.
 		take := func(queue string) *RingEntry {
 			t.Helper()
