@@ -500,10 +500,10 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	h.checkLimit(x, key+" of "+f.id)
 	h.mu.Unlock()
 	what := strings.Join([]string{i.Workflow, key, fmt.Sprint(i.Attempt)}, " ")
-	_ = w.wait("runs " + what)
+	_ = w.wait(plain("runs " + what))
 	if len(i.Node)%3 == 0 { // some take time
 		time.Sleep(time.Millisecond)
-		_ = w.wait("ends " + what)
+		_ = w.wait(plain("ends " + what))
 	}
 	err := run()
 	h.mu.Lock()

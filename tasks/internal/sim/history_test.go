@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing/synctest"
 	"time"
@@ -46,7 +45,7 @@ type history struct {
 	scripts *scripts
 	plan    plan
 	*fleet
-	events   []string
+	events   []event
 	observer *tasks.Client // the scheduler's own
 
 	mu     sync.Mutex // guards parked, and the state that processes change while they run
@@ -76,9 +75,37 @@ var secrets = regexp.MustCompile(`(^|[ "|])([A-Za-z0-9_-]{22}|@[A-Za-z0-9_-]{8}|
 // nonces are the random parts of references of workflows, which differ in two histories of one seed.
 var nonces = regexp.MustCompile(`~[a-z2-7]{12}`)
 
+// event is something that happened. Its text is made when a failure shows it.
+type event struct {
+	step   int
+	at     time.Duration // since the start
+	format string
+	args   []any
+}
+
+func (e event) String() string {
+	return fmt.Sprintf("%5d %9.3fs  ", e.step, e.at.Seconds()) + lives.ReplaceAllString(fmt.Sprintf(e.format, e.args...), "$1")
+}
+
+// text is a part of an event.
+type text func() string
+
+func (t text) String() string { return t() }
+
+func plain(s string) text { return func() string { return s } }
+
+// texts are parts of an event that follow each other.
+type texts []text
+
+func (ts texts) String() (s string) {
+	for _, t := range ts {
+		s += t()
+	}
+	return s
+}
+
 func (h *history) event(format string, args ...any) {
-	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + lives.ReplaceAllString(fmt.Sprintf(format, args...), "$1")
-	h.events = append(h.events, s)
+	h.events = append(h.events, event{h.steps, time.Since(start), format, args})
 }
 
 // fail notes a problem.
@@ -115,7 +142,10 @@ func (h *history) settle() {
 		}
 	}
 	slices.SortStableFunc(h.parked, func(a, b *step) int {
-		return cmp.Or(cmp.Compare(a.from.name, b.from.name), cmp.Compare(a.came, b.came), cmp.Compare(a.what, b.what), cmp.Compare(a.nth, b.nth))
+		if n := cmp.Or(cmp.Compare(a.from.name, b.from.name), cmp.Compare(a.came, b.came)); n != 0 {
+			return n
+		}
+		return cmp.Or(cmp.Compare(a.what(), b.what()), cmp.Compare(a.nth, b.nth))
 	})
 }
 
@@ -211,7 +241,7 @@ func (h *history) goOn(s *step) {
 	}
 	h.take(s)
 	var err error
-	said := ""
+	var said texts
 	if f != lost && f != overtaken {
 		var before []saved
 		if !h.calm && len(s.cmds) == 1 && slices.Contains(s.cmds[0].Args(), any("P")) && h.chance(h.plan.losses) {
@@ -219,7 +249,7 @@ func (h *history) goOn(s *step) {
 		}
 		err = h.serve(s)
 		for _, c := range s.cmds {
-			said += h.answered(c)
+			said = append(said, h.answered(c))
 			h.note(s.from, c)
 		}
 		if before != nil {
@@ -229,7 +259,7 @@ func (h *history) goOn(s *step) {
 	h.event("%s %s%s%s", s.from.name, f, s.what, said)
 	switch f {
 	case repeated:
-		h.park(&step{from: s.from, nth: s.nth, came: s.came, what: s.what + " AGAIN", cmds: s.cmds, done: s.done})
+		h.park(&step{from: s.from, nth: s.nth, came: s.came, what: func() string { return s.what() + " AGAIN" }, cmds: s.cmds, done: s.done})
 		return
 	case overtaken:
 		h.late = append(h.late, copied(s.cmds))
@@ -247,16 +277,16 @@ func (h *history) goOn(s *step) {
 // goOnInPart takes a step with calls to several servers of a Cluster, some of which have a fate.
 func (h *history) goOnInPart(s *step, f fate) {
 	h.take(s)
-	said := ""
+	var said texts
 	for i, c := range s.cmds {
 		met := h.chance(500)
 		if !met || f == unheard {
 			h.exec(c)
-			said += h.answered(c)
+			said = append(said, h.answered(c))
 			h.note(s.from, c)
 		}
 		if met {
-			said += fmt.Sprintf(" → call %d is %s", i+1, f)
+			said = append(said, func() string { return fmt.Sprintf(" → call %d is %s", i+1, f) })
 			if f == overtaken {
 				h.late = append(h.late, copied(s.cmds[i:i+1]))
 			}
@@ -303,11 +333,7 @@ func (h *history) arrive() {
 	i := h.rng.IntN(len(h.late))
 	cmds := h.late[i]
 	h.late = slices.Delete(h.late, i, i+1)
-	var what []string
-	for _, c := range cmds {
-		what = append(what, h.describe(c))
-	}
-	h.event("ARRIVES LATE %s", strings.Join(what, "; "))
+	h.event("ARRIVES LATE %s", h.describe(cmds))
 	h.exec(cmds...)
 	for _, c := range cmds {
 		h.note(nil, c)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ type step struct {
 	from *process
 	nth  int // of its calls
 	came int // the round in which the scheduler first saw it; 0 before
-	what string
+	what text
 	cmds []redis.Cmder // empty if the call is not one to Redis
 	done chan error
 }
@@ -78,17 +79,13 @@ func (p *process) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
 func (p *process) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error { return p.wait(p.h.describe(cmd), cmd) }
+	return func(_ context.Context, cmd redis.Cmder) error { return p.wait(p.h.describe([]redis.Cmder{cmd}), cmd) }
 }
 
 // ProcessPipelineHook implements redis.Hook.
 func (p *process) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
-		var all []string
-		for _, c := range cmds {
-			all = append(all, p.h.describe(c))
-		}
-		err := p.wait(strings.Join(all, "; "), cmds...)
+		err := p.wait(p.h.describe(cmds), cmds...)
 		for _, c := range cmds {
 			if err != nil {
 				c.SetErr(err)
@@ -102,7 +99,7 @@ func (p *process) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 }
 
 // wait waits until the scheduler has taken a step of p, and returns its error.
-func (p *process) wait(what string, cmds ...redis.Cmder) error {
+func (p *process) wait(what text, cmds ...redis.Cmder) error {
 	if p.direct {
 		p.h.exec(cmds...)
 		return cmds[0].Err()
@@ -120,8 +117,19 @@ func (p *process) wait(what string, cmds ...redis.Cmder) error {
 	return <-s.done
 }
 
-// describe names a command for the history: scripts by their names, and without the prefix of their shard.
-func (h *history) describe(cmd redis.Cmder) string {
+// describe names commands for the history.
+func (h *history) describe(cmds []redis.Cmder) text {
+	return sync.OnceValue(func() string {
+		var all []string
+		for _, c := range cmds {
+			all = append(all, h.describeOne(c))
+		}
+		return strings.Join(all, "; ")
+	})
+}
+
+// describeOne names a script without the prefix of its shard.
+func (h *history) describeOne(cmd redis.Cmder) string {
 	args := cmd.Args()
 	words := []string{cmd.Name()}
 	if text, ok := at(args, 1).(string); ok && strings.HasPrefix(cmd.Name(), "eval") {
@@ -158,15 +166,18 @@ func scriptArgs(cmd redis.Cmder) []any {
 }
 
 // answered describes the reply of a script for the history.
-func (h *history) answered(cmd redis.Cmder) string {
+func (h *history) answered(cmd redis.Cmder) text {
 	c, ok := cmd.(*redis.Cmd)
-	if !ok || c.Err() != nil {
-		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+	err := cmd.Err() // a step may get another one
+	return func() string {
+		switch {
+		case ok && err == nil:
+			return " → " + clip(repeatable(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-")), 3*h.width)
+		case err != nil && !errors.Is(err, redis.Nil):
 			return " → " + clip(err.Error(), 100)
 		}
 		return ""
 	}
-	return " → " + clip(repeatable(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-")), 3*h.width)
 }
 
 // repeatable returns a text without the parts that differ in two histories of one seed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/goleak"
 
 	"muster/internal/redistest"
@@ -75,7 +77,10 @@ func newHistory(l *link, s *scripts, seed uint64) *history {
 
 // report describes the failures of a history, and how to reproduce it.
 func (h *history) report(most int) string {
-	events := h.events[max(0, len(h.events)-most):]
+	var events []string
+	for _, e := range h.events[max(0, len(h.events)-most):] {
+		events = append(events, e.String())
+	}
 	return fmt.Sprintf("seed %d: %s\n%s\nsee it again: %s=%d go test ./tasks/internal/sim -run '^TestSimulation$'",
 		h.seed, strings.Join(h.problem, "\n\t"), strings.Join(events, "\n"), seedVar, h.seed)
 }
@@ -113,7 +118,7 @@ func TestSimulation(t *testing.T) {
 	var mu sync.Mutex // guards failed
 	var failed []uint64
 	var lanes sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	for range 2 * runtime.GOMAXPROCS(0) { // a lane waits for its Redis half of the time
 		l := newLane(t, sc...)
 		lanes.Go(func() {
 			for i := next.Add(1) - 1; i < n; i = next.Add(1) - 1 {
@@ -149,6 +154,7 @@ func TestSimulation(t *testing.T) {
 // belongs to no bubble: its deadlines and its pool go by the machine's clock.
 type link struct {
 	rdb  *redis.Client
+	conn *redis.Conn        // of rdb
 	todo chan []redis.Cmder // closed with the test
 	done chan struct{}
 }
@@ -156,11 +162,14 @@ type link struct {
 // newLink connects to a redis-server that only tb uses. On miniredis a history takes a second, which is too slow.
 func newLink(tb testing.TB) *link {
 	tb.Helper()
-	rdb, ok := redistest.Server(tb).Client().(*redis.Client)
-	if !ok {
-		tb.Fatal("the simulation needs a single Redis")
-	}
-	l := &link{rdb: rdb, todo: make(chan []redis.Cmder), done: make(chan struct{})}
+	server := redistest.Server(tb, "unixsocket", "socket")
+	rdb := redis.NewClient(&redis.Options{
+		Network: "unix", Addr: filepath.Join(server.Dir, "socket"), ReadTimeout: -2, WriteTimeout: -2, // no deadlines
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	conn := rdb.Conn() // has no pool, which would look at it before each call
+	tb.Cleanup(func() { _, _ = conn.Close(), rdb.Close() })
+	l := &link{rdb: rdb, conn: conn, todo: make(chan []redis.Cmder), done: make(chan struct{})}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -184,12 +193,12 @@ func (l *link) do(cmds ...redis.Cmder) {
 
 func (l *link) run(ctx context.Context, cmds []redis.Cmder) {
 	if len(cmds) == 1 {
-		_ = l.rdb.Process(ctx, cmds[0])
+		_ = l.conn.Process(ctx, cmds[0])
 		return
 	}
-	pipe := l.rdb.Pipeline()
+	pipe := l.conn.Pipeline()
 	if cmds[0].Name() == "multi" { // the pipeline puts MULTI and EXEC around it again
-		pipe, cmds = l.rdb.TxPipeline(), cmds[1:len(cmds)-1]
+		pipe, cmds = l.conn.TxPipeline(), cmds[1:len(cmds)-1]
 	}
 	for _, c := range cmds {
 		_ = pipe.Process(ctx, c)

@@ -41,7 +41,7 @@ func (c clock) Now() time.Time { return time.Now().Add(c.p.skew) }
 func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	what := fmt.Sprint("timer ", c.p.timers.Add(1))
 	return time.AfterFunc(d, func() {
-		_ = c.p.wait(what) // a dead process continues too: its goroutines must end
+		_ = c.p.wait(plain(what)) // a dead process continues too: its goroutines must end
 		f()
 	}).Stop
 }
