@@ -487,9 +487,9 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
 		// A worker that was declared dead continues, and can be given the node again while its first slot still runs
-		// it. Both slots belong to the same worker, so the events do not show which of them has the valid batch: it
-		// is not a double lease.
-		other := o.worker != w || len(took) < 2 || took[len(took)-2] >= w.reaped
+		// it. Both slots belong to the same worker, so the events do not show which of them has the valid batch (the
+		// node of a batch task is given to it twice, for the batch and to run): it is not a double lease.
+		other := o.worker != w || took[0] >= w.reaped
 		if o.open && x.open && other && o.leased() && x.leased() && !h.lostPlan { // with a plan, Redis has lost leases
 			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)
 		}
