@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/chromedp/cdproto/browser"
@@ -196,11 +197,15 @@ func (b *Browser) start() (*process, error) {
 	}
 	var ctx context.Context
 	var free, cancel context.CancelFunc
+	var profile string // stays "" for a remote browser
 	if isRemote {
 		ctx, free = remote.NewAllocator(context.Background(), path)
 	} else {
+		if profile, err = makeProfile(); err != nil {
+			return nil, err
+		}
 		opts := append(chromedp.DefaultExecAllocatorOptions[:],
-			chromedp.ExecPath(path), chromedp.NoInheritEnv, chromedp.DisableGPU,
+			chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoInheritEnv, chromedp.DisableGPU,
 			chromedp.Flag("disable-popup-blocking", false), chromedp.Flag("disable-component-update", true), chromedp.Flag("mute-audio", true),
 			// QUIC and WebRTC would bypass the proxy.
 			chromedp.Flag("disable-quic", true), chromedp.Flag("webrtc-ip-handling-policy", "disable_non_proxied_udp"), chromedp.Flag("force-webrtc-ip-handling-policy", "disable_non_proxied_udp"),
@@ -227,6 +232,9 @@ func (b *Browser) start() (*process, error) {
 		}
 		cancel()
 		free()
+		if profile != "" {
+			_ = os.RemoveAll(profile) // a later start removes the rest
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, s := range p.sessions {
@@ -254,6 +262,30 @@ func (b *Browser) start() (*process, error) {
 		}
 	})
 	return p, nil
+}
+
+// makeProfile makes the directory of a browser, and removes those that killed processes of this machine have left.
+func makeProfile() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	prefix := "muster-chromium-" + host + "-"
+	all, err := os.ReadDir(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	for _, e := range all {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(e.Name(), prefix), "-")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		if p, err := os.FindProcess(pid); err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
+			_ = os.RemoveAll(filepath.Join(os.TempDir(), e.Name())) // may be another user's
+		}
+	}
+	return os.MkdirTemp("", fmt.Sprint(prefix, os.Getpid(), "-"))
 }
 
 // closePopup closes the windows that pages open.

@@ -12,6 +12,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -252,16 +254,23 @@ func TestBrowserDies(t *testing.T) {
 	}
 }
 
-// A browser that is closed leaves no files.
+// A browser that is closed leaves no files, and none of a killed process.
 func TestBrowserLeavesNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
+	killed := exec.Command("true")
+	testutil.Ok(t, killed.Run())
+	host := testutil.Must(os.Hostname())(t)
+	used := fmt.Sprintf("muster-chromium-%s-%d-2", host, os.Getppid())
+	for _, name := range []string{used, fmt.Sprintf("muster-chromium-%s-%d-1/Default", host, killed.Process.Pid)} {
+		testutil.Ok(t, os.MkdirAll(filepath.Join(dir, name), 0o700))
+	}
 	s, _ := site(t, map[string]string{"/good": "<h1>Good</h1>"})
 	b := newBrowser(t)
 	body(t, b, Request{URL: s.URL + "/good"})
 	b.Close()
-	if left := testutil.Must(os.ReadDir(dir))(t); len(left) > 0 {
-		t.Errorf("got %v, want no files", left)
+	if left := testutil.Must(os.ReadDir(dir))(t); len(left) != 1 || left[0].Name() != used {
+		t.Errorf("got %v, want only the profile of a running process", left)
 	}
 }
 
