@@ -115,6 +115,36 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 	})
 }
 
+// A single task runs in the goroutine that waits for tasks of its queue. One that keeps or ends that goroutine stops no other task.
+func TestMisbehavingSinglesStopNoOther(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		m, late := w.mux(), make(chan struct{})
+		defer close(late)
+		odd := func(name string, h func(context.Context) error, opts ...tasks.TaskOption) tasks.Task[int, int] {
+			task := tasks.New[int, int]("odd."+name, append(opts, tasks.Queue("odd"))...)
+			tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
+			return task
+		}
+		good := odd("good", func(context.Context) error { return nil })
+		held := odd("held", func(context.Context) error { <-late; return nil })
+		cases := misbehaviors(odd, late)
+		runWorker(t, w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 2, Grace: time.Second})
+		for _, c := range append(cases, cases...) {
+			_, err := send(t, w, c.task.S(1))
+			if f := wantFailure(t, err, c.want); f.Code != c.code {
+				t.Errorf("%s: got %+v", c.task.Name(), f)
+			}
+		}
+		sent(t, w, held.S(1))
+		for range 3 { // the other slot is free
+			if got, err := send(t, w, good.S(4)); err != nil || got != 4 {
+				t.Errorf("got %v, %v, want 4", got, err)
+			}
+		}
+	})
+}
+
 // A handler that a worker would ignore panics where it is bound or wrapped.
 func TestMuxPanicsInsteadOfIgnoringAHandler(t *testing.T) {
 	t.Parallel()

@@ -22,14 +22,14 @@ const (
 )
 
 // rings waits at the rings of the queues of a worker while a slot is free, and twice while two are. Redis gives each entry to one worker: to
-// the one that has waited for the longest time.
+// the one that has waited for the longest time. A waiter that runs a task waits no more, and another one needs no second slot.
 type rings struct {
 	*local
 	slots      *slots
 	dispatcher *dispatcher
 
 	rings   *store.Rings
-	waits   []*ringWaiter
+	rooms   []*waitingRoom
 	waiting sync.WaitGroup
 	failed  atomic.Bool // the call that ended last has failed
 
@@ -38,12 +38,12 @@ type rings struct {
 	resumed chan struct{}   // closed when that changes
 }
 
-// ringWaiter waits at a ring.
-type ringWaiter struct {
-	shard  int
-	queue  string
-	spare  int         // slots that must be free beside the one for an entry
-	blocks atomic.Bool // a call to Redis waits, or is about to: the ring was empty
+// waitingRoom is where waiters wait at a ring.
+type waitingRoom struct {
+	shard int
+	queue string
+	waits int  // waiters in it; guarded by slots.mu
+	polls bool // they do not block
 }
 
 // run serves entries until the worker stops.
@@ -55,37 +55,38 @@ func (r *rings) run(ctx context.Context) error {
 	queues := r.order("", true)
 	r.rings = r.store.Queues.Rings(r.cfg.Name, min(mostWaits, 2*shards*len(queues)))
 	ctx = context.WithoutCancel(ctx)
-	for spare := range 2 {
-		for _, q := range queues {
-			for shard := range shards {
-				if spare == 0 || r.rings.Owned() && r.cfg.QueueLimits[q] == 0 && len(r.waits) < mostWaits {
-					r.waits = append(r.waits, &ringWaiter{shard: shard, queue: q, spare: spare})
-				}
-			}
+	for _, q := range queues {
+		for shard := range shards {
+			r.rooms = append(r.rooms, &waitingRoom{shard: shard, queue: q, polls: len(r.rooms) >= mostWaits})
 		}
 	}
-	for i, w := range r.waits {
-		wait := ringWait
-		switch {
-		case i >= mostWaits:
-			wait = 0
-		case !r.rings.Owned():
-			wait = ringShort
+	for i, w := range r.rooms {
+		r.waiting.Go(func() { r.wait(ctx, w) })
+		if r.rings.Owned() && r.cfg.QueueLimits[w.queue] == 0 && len(r.rooms)+i < mostWaits {
+			r.waiting.Go(func() { r.wait(ctx, w) })
 		}
-		r.waiting.Go(func() { r.wait(ctx, w, wait) })
 	}
 	return nil
 }
 
 // wait serves the entries of a ring until the worker stops. Without a wait it reads the ring at intervals.
-func (r *rings) wait(ctx context.Context, w *ringWaiter, wait time.Duration) {
-	for r.slots.open(w.queue, w.spare) && !r.life.stopping() {
+func (r *rings) wait(ctx context.Context, w *waitingRoom) {
+	wait := ringWait
+	switch {
+	case w.polls:
+		wait = 0
+	case !r.rings.Owned():
+		wait = ringShort
+	}
+	for !r.life.stopping() {
 		if r.holds(ctx, w) {
 			continue
 		}
-		w.blocks.Store(wait > 0)
+		if !r.slots.enter(w) {
+			return
+		}
 		e, err := r.rings.Next(ctx, w.shard, w.queue, wait)
-		w.blocks.Store(false)
+		taken := r.slots.leave(w, e != nil)
 		if err != nil {
 			if r.life.stopping() {
 				return
@@ -99,7 +100,7 @@ func (r *rings) wait(ctx context.Context, w *ringWaiter, wait time.Duration) {
 		r.failed.Store(false)
 		switch {
 		case e != nil:
-			r.serve(ctx, e)
+			r.serve(ctx, e, taken)
 		case wait == 0:
 			r.sleep(ringShort, nil)
 		}
@@ -133,7 +134,7 @@ func (r *rings) resume() {
 }
 
 // holds reports whether a queue is held. It waits then for a time.
-func (r *rings) holds(ctx context.Context, w *ringWaiter) bool {
+func (r *rings) holds(ctx context.Context, w *waitingRoom) bool {
 	r.mu.Lock()
 	held, resumed := r.paused[w.queue], r.resumed
 	r.mu.Unlock()
@@ -149,9 +150,9 @@ func (r *rings) holds(ctx context.Context, w *ringWaiter) bool {
 	return true
 }
 
-// serve runs the nodes of an entry in a slot. If other waits have taken the last slot, or the worker stops, another worker gets it.
-func (r *rings) serve(ctx context.Context, e *store.RingEntry) {
-	if !r.slots.tryAcquire(e.Queue) {
+// serve runs the nodes of an entry in the slot that was taken for it. If there was none, or the worker stops, another worker gets it.
+func (r *rings) serve(ctx context.Context, e *store.RingEntry, taken bool) {
+	if !taken {
 		if err := r.store.Queues.PutBack(within(ctx), r.cfg.Name, e); err != nil {
 			r.log.WarnContext(ctx, "an entry of a queue was not returned; this worker will find it", "queue", e.Queue, "error", err)
 		}
@@ -193,7 +194,9 @@ func (r *rings) backlog(shard int, queues []string) []string {
 
 // blocks reports whether a waiter blocks on the ring of a queue in a shard.
 func (r *rings) blocks(shard int, queue string) bool {
-	return slices.ContainsFunc(r.waits, func(w *ringWaiter) bool { return w.shard == shard && w.queue == queue && w.blocks.Load() })
+	return slices.ContainsFunc(r.rooms, func(w *waitingRoom) bool {
+		return w.shard == shard && w.queue == queue && !w.polls && r.slots.waits(w) > 0
+	})
 }
 
 // end ends the waits, but not for a Redis that does not respond.

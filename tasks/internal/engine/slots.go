@@ -35,18 +35,31 @@ func (s *slots) full(queue string) bool {
 	return s.closed || s.fullLocked(queue)
 }
 
-// open waits until a task of a queue can start that leaves so many slots free. It returns false when the slots are closed.
-func (s *slots) open(queue string, spare int) bool {
+// enter waits until a slot is free for one more waiter at a ring. It returns false when the slots are closed.
+func (s *slots) enter(w *waitingRoom) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openLocked(queue, spare)
-}
-
-func (s *slots) openLocked(queue string, spare int) bool {
-	for !s.closed && (s.fullLocked(queue) || s.active+spare >= s.limit) {
+	for !s.closed && (s.fullLocked(w.queue) || s.active+w.waits >= s.limit) {
 		s.room.Wait()
 	}
+	w.waits++
 	return !s.closed
+}
+
+// leave is called by a waiter that waits no more, and takes a slot if it needs one and one is free.
+func (s *slots) leave(w *waitingRoom, needs bool) (taken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.waits--
+	s.room.Broadcast()
+	return needs && !s.closed && !s.fullLocked(w.queue) && s.takeLocked(w.queue)
+}
+
+// waits returns how many waiters wait at a ring.
+func (s *slots) waits(w *waitingRoom) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return w.waits
 }
 
 // move counts a slot of a queue for another one, if the limit of that one allows it.
@@ -89,7 +102,10 @@ func (s *slots) tryAcquire(queue string) bool {
 func (s *slots) acquire(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openLocked(queue, 0) && s.takeLocked(queue)
+	for !s.closed && s.fullLocked(queue) {
+		s.room.Wait()
+	}
+	return !s.closed && s.takeLocked(queue)
 }
 
 func (s *slots) takeLocked(queue string) bool {

@@ -291,7 +291,7 @@ func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
 
 // Serve takes and runs nodes, beginning with an entry that was taken for the worker.
 func (w *Worker) Serve(ctx context.Context, e RingEntry) {
-	w.rings.serve(ctx, &e)
+	w.rings.serve(ctx, &e, w.slots.tryAcquire(e.Queue))
 	w.dispatcher.wait()
 }
 
