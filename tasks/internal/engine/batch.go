@@ -64,8 +64,8 @@ func (d *dispatcher) gather(r *result) {
 	var running sync.WaitGroup
 	for i, it := range items {
 		it.batch = b
-		running.Go(func() {
-			r, ok := d.runner.attempt(context.Background(), it)
+		end := func(r result, ok bool) {
+			defer running.Done()
 			if !ok {
 				r = result{item: it}
 			}
@@ -74,7 +74,14 @@ func (d *dispatcher) gather(r *result) {
 			} else {
 				d.end(nil, r)
 			}
-		})
+		}
+		running.Add(1)
+		go func() {
+			r, ok, here := d.runner.attempt(context.Background(), it, func(result func() (result, bool)) { go func() { end(result()) }() })
+			if here {
+				end(r, ok)
+			}
+		}()
 	}
 	running.Wait()
 	d.end(nil, slices.DeleteFunc(results, func(r result) bool { return r.item == nil })...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -21,40 +22,58 @@ type callResult struct {
 	leased  *leased // with pending; nil unless a program leases the node
 }
 
-// call runs the handler under its time limits. When it returns, the slot may be used again.
-func (r *Run) call(h *Handler, input []byte) callResult {
+// call runs the handler under its time limits, in this goroutine: to start one for it wakes a thread, which costs more than a short task. If the
+// slot must be freed before the handler returns, or the handler ends the goroutine, the caller has lost the run: rest gets the outcome in another
+// goroutine, without blocking it, and call returns false, or not at all.
+func (r *Run) call(h *Handler, input []byte, rest func(callResult)) (a callResult, here bool) {
 	soft, hard := limits(r.spec)
-	ctx := r.ctx
-	r.w.runs.add(r)
-	defer r.w.runs.remove(r)
+	ctx, stop := r.ctx, context.CancelFunc(func() {})
 	if soft > 0 {
-		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, soft)
-		defer stop()
 	}
-	if hard > 0 {
-		t := time.AfterFunc(hard, func() { r.free(errHard) })
-		defer t.Stop()
-	}
-	done := make(chan callResult, 1)
-	go r.handle(ctx, h, input, done)
-	select {
-	case a := <-done:
-		return a
-	case <-r.freed:
-		select {
-		case a := <-done:
-			return a
-		default:
+	var timer *time.Timer
+	var ended atomic.Bool
+	end := func() bool {
+		if ended.Swap(true) {
+			return false
 		}
-		return callResult{ended: r.cause}
+		r.w.runs.remove(r)
+		stop()
+		if timer != nil {
+			timer.Stop()
+		}
+		return true
 	}
+	lose := func(a callResult) {
+		if end() {
+			rest(a)
+		}
+	}
+	r.mu.Lock()
+	cause := r.cause
+	r.lose = lose
+	if hard > 0 {
+		timer = time.AfterFunc(hard, func() { r.free(errHard) })
+	}
+	r.mu.Unlock()
+	r.w.runs.add(r)
+	if cause != nil {
+		return callResult{ended: cause}, end()
+	}
+	a = r.handle(ctx, h, input, lose)
+	return a, end()
 }
 
 // compute calls a function of the user as a handler is called. It returns the outcome of the run if that fails.
 func (r *Run) compute(h *Handler, f func()) *callResult {
-	a := r.call(&Handler{Opts: h.Opts, Run: func(context.Context, []byte) (HandlerResult, error) { f(); return HandlerResult{}, nil }}, nil)
-	if a.err != nil || a.ended != nil {
+	h = &Handler{Opts: h.Opts, Run: func(context.Context, []byte) (HandlerResult, error) { f(); return HandlerResult{}, nil }}
+	done := make(chan callResult, 1)
+	go func() {
+		if a, here := r.call(h, nil, func(a callResult) { done <- a }); here {
+			done <- a
+		}
+	}()
+	if a := <-done; a.err != nil || a.ended != nil {
 		return &a
 	}
 	return nil
@@ -85,15 +104,16 @@ func (r *Run) keys(h *Handler, limits []*graph.Limit, input []byte) *callResult 
 	return nil
 }
 
-// handle calls the handler with its middleware, and sends how that ended.
-func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- callResult) {
-	// The result if user code ends the goroutine.
-	a := callResult{err: goexited()}
-	defer func() { done <- a.under(context.Cause(ctx)) }()
+// handle calls the handler with its middleware, and returns how that ended. lose gets it if user code ends the goroutine.
+func (r *Run) handle(ctx context.Context, h *Handler, input []byte, lose func(callResult)) (a callResult) {
+	exits := true
 	defer func() {
 		if p := recover(); p != nil {
-			a.err = r.panicked(p, "")
+			a = callResult{err: r.panicked(p, "")}
+		} else if exits {
+			lose(callResult{err: goexited()}.under(context.Cause(ctx)))
 		}
+		a = a.under(context.Cause(ctx))
 	}()
 	var answer HandlerResult
 	next := func(ctx context.Context) error {
@@ -105,17 +125,17 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- 
 		mw, inner := h.Wrap[i], next
 		next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
 	}
-	err := next(ctx)
-	if err == nil {
-		a = callResult{answer: answer}
-		return
-	}
-	if IsPending(err) {
-		a = callResult{pending: true}
+	switch err := next(ctx); {
+	case err == nil:
+		a.answer = answer
+	case IsPending(err):
+		a.pending = true
 		_ = errors.As(err, &a.leased)
-		return
+	default:
+		a.err = r.readError(ctx, h, err)
 	}
-	a.err = r.readError(ctx, h, err)
+	exits = false
+	return a
 }
 
 // under returns the result of a call whose context has ended with cause: an error or a panic does not count if the worker

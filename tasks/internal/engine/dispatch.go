@@ -87,18 +87,17 @@ func (d *dispatcher) start(f func()) {
 
 func (d *dispatcher) startLocked(f func()) {
 	d.busy++
-	go d.work(f)
+	go d.work(func() bool { f(); return true })
 }
 
-// work runs f, which busy counts.
-func (d *dispatcher) work(f func()) {
-	defer func() {
+// work runs f, which busy counts until it returns true: else another goroutine has its place.
+func (d *dispatcher) work(f func() bool) {
+	if f() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.busy--
 		d.idle.Broadcast()
-	}()
-	f()
+	}
 }
 
 // wait waits until nothing runs, and all results are stored.
@@ -126,22 +125,22 @@ func (d *dispatcher) outboxLocked(shard int) *outbox {
 }
 
 // serve runs the nodes of an entry of a ring, in a slot of its queue that was acquired. A single task runs in this goroutine if another
-// one waits at the ring: to start a goroutine wakes a thread, which costs more than a short task.
+// one waits at the ring.
 func (d *dispatcher) serve(e *store.RingEntry) {
 	sl := &slot{e.Queue, d.clock.Now()}
-	if e.Single() {
-		singles := func() { d.singles(e, sl) }
-		if !d.rings.blocks(e.Shard, e.Queue) {
-			d.start(singles)
-			return
-		}
-		d.mu.Lock()
-		d.busy++
-		d.mu.Unlock()
-		d.work(singles)
+	if !e.Single() {
+		d.enter(heldEntry{e, d.leases.hold(e)}, sl)
 		return
 	}
-	d.enter(heldEntry{e, d.leases.hold(e)}, sl)
+	d.mu.Lock()
+	d.busy++
+	d.mu.Unlock()
+	singles := func() bool { return d.singles(e, sl) }
+	if d.rings.blocks(e.Shard, e.Queue) {
+		d.work(singles)
+	} else {
+		go d.work(singles)
+	}
 }
 
 // enter takes nodes with an entry of a ring.
@@ -159,18 +158,33 @@ func (d *dispatcher) over(sl *slot) bool {
 	return d.clock.Now().Sub(sl.began) > slotTurn || d.life.stopping() || d.slots.crowded()
 }
 
-// run runs an item in a slot, and then others that wait. It returns when the slot is left to a call.
-func (d *dispatcher) run(it *item, sl *slot) {
+// run runs an item in a slot, and then others that wait, until the slot is left to a call. If a handler keeps or ends the goroutine, see
+// [Run.call], another one goes on, and run returns false or not at all.
+func (d *dispatcher) run(it *item, sl *slot) bool {
 	for it != nil {
 		began := d.clock.Now()
-		r, ok := d.runner.attempt(context.Background(), it)
-		d.means.learn(it.lease.Queue(), d.clock.Now().Sub(began))
-		if !ok {
-			r = result{item: it}
+		next := func(r result, ok bool) *item {
+			d.means.learn(it.lease.Queue(), d.clock.Now().Sub(began))
+			return d.ended(it, sl, r, ok)
 		}
-		d.gather(&r)
-		it = d.end(sl, r)
+		r, ok, here := d.runner.attempt(context.Background(), it, func(result func() (result, bool)) {
+			go d.work(func() bool { return d.run(next(result()), sl) })
+		})
+		if !here {
+			return false
+		}
+		it = next(r, ok)
 	}
+	return true
+}
+
+// ended passes the result of an item on, and returns the next item for its slot, or nil if the slot is left to a call.
+func (d *dispatcher) ended(it *item, sl *slot, r result, ok bool) (next *item) {
+	if !ok {
+		r = result{item: it}
+	}
+	d.gather(&r)
+	return d.end(sl, r)
 }
 
 // end adds results of one shard to its outbox, unless they were stored. It returns the next item for a slot, or nil if there is no slot, or it is
@@ -304,7 +318,8 @@ func (d *dispatcher) call(o *outbox) bool {
 	d.ahead = append(d.ahead, items...)
 	for _, sl := range slots {
 		if it := d.nextLocked(sl); it != nil {
-			d.startLocked(func() { d.run(it, sl) })
+			d.busy++
+			go d.work(func() bool { return d.run(it, sl) })
 		} else {
 			d.slots.release(sl.queue)
 		}
@@ -627,10 +642,32 @@ func (d *dispatcher) halt() {
 	d.returnLocked(d.clock.Now())
 }
 
-// singles runs workflows of one node in a slot, beginning with an entry of a ring.
-func (d *dispatcher) singles(e *store.RingEntry, sl *slot) {
+// singles runs workflows of one node in a slot, beginning with an entry of a ring. If a handler keeps or ends the goroutine, it does as run.
+func (d *dispatcher) singles(e *store.RingEntry, sl *slot) bool {
 	for e != nil && sl != nil && e.Single() {
-		e, sl = d.single(e, sl)
+		it, left := d.single(e, sl)
+		if it == nil {
+			e, sl = nil, left
+			break
+		}
+		over, mine := d.leases.run(it), sl
+		next := func(r result, ok bool) (e *store.RingEntry, left *slot, other *item) {
+			over()
+			return d.endSingle(it, mine, r, ok)
+		}
+		r, ok, here := d.runner.attempt(context.Background(), it, func(result func() (result, bool)) {
+			go d.work(func() bool {
+				e, left, other := next(result())
+				return d.run(other, mine) && d.singles(e, left)
+			})
+		})
+		if !here {
+			return false
+		}
+		var other *item
+		if e, sl, other = next(r, ok); !d.run(other, mine) {
+			return false
+		}
 	}
 	switch {
 	case sl == nil:
@@ -639,11 +676,11 @@ func (d *dispatcher) singles(e *store.RingEntry, sl *slot) {
 	default:
 		d.enter(heldEntry{e, d.leases.hold(e)}, sl)
 	}
+	return true
 }
 
-// single runs a workflow of one node. A success is stored by a short script; it returns the entry that was taken with that. Anything
-// else is stored by a call for the shard, to which the slot is left: then it returns no slot.
-func (d *dispatcher) single(e *store.RingEntry, sl *slot) (next *store.RingEntry, left *slot) {
+// single returns the item of a workflow of one node, or nil if there is nothing to run. It returns no slot if that is left to a call.
+func (d *dispatcher) single(e *store.RingEntry, sl *slot) (it *item, left *slot) {
 	ctx := context.Background()
 	one, row := &single{entry: e, consumed: d.leases.hold(e), mu: newLock()}, e.Row
 	if row == nil {
@@ -667,7 +704,6 @@ func (d *dispatcher) single(e *store.RingEntry, sl *slot) (next *store.RingEntry
 	if err != nil {
 		return nil, sl
 	}
-	var it *item
 	if row.Exists && row.Record == nil {
 		el, lease := e.Element(row), e.Lease(d.cfg.Name)
 		lease.Taken = now
@@ -688,24 +724,20 @@ func (d *dispatcher) single(e *store.RingEntry, sl *slot) (next *store.RingEntry
 		return nil, sl
 	}
 	it.single, it.clock = one, clockReading{now, d.clock.Now()}
-	end := d.leases.run(it)
-	r, ok := d.runner.attempt(ctx, it)
-	end()
-	d.means.learn(e.Queue, d.clock.Now().Sub(it.clock.at))
+	return it, sl
+}
+
+// endSingle stores the result of a workflow of one node. A success is stored by a short script; it returns the entry that was taken with that.
+// Anything else is stored by a call for the shard, to which the slot is left, unless there is an item to run in it.
+func (d *dispatcher) endSingle(it *item, sl *slot, r result, ok bool) (next *store.RingEntry, left *slot, other *item) {
+	d.means.learn(it.single.entry.Queue, d.clock.Now().Sub(it.clock.at))
 	if ok && r.kind == store.ChangeSucceed && !r.forget && !r.logged && it.fl.g.Progress == "" && !it.g.Drops {
 		if next, stored := d.finish(&r, sl); stored {
-			return next, sl
+			return next, sl, nil
 		}
 	}
 	d.leases.lend(it)
-	if !ok {
-		r = result{item: it}
-	}
-	d.gather(&r)
-	if other := d.end(sl, r); other != nil {
-		d.run(other, sl)
-	}
-	return nil, nil
+	return nil, nil, d.ended(it, sl, r, ok)
 }
 
 // finish stores the success of a workflow of one node that has no lease. It reports whether that was possible.

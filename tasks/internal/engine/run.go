@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -24,7 +25,10 @@ type Run struct {
 	spec   *graph.Spec
 	ctx    context.Context // of the handler
 	cancel context.CancelCauseFunc
-	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
+
+	handler *Handler // to call; nil for none
+	given   []byte   // its input
+	leave   func()   // to be called at the end; nil unless the node is suspected
 
 	expires time.Time        // by this machine's clock; zero for never
 	began   time.Time        // when the handler was called; zero if it was not
@@ -41,10 +45,9 @@ type Run struct {
 
 	logged atomic.Bool // it has written log lines
 
-	once  sync.Once // closes freed
-	cause error     // why the slot was freed; set before freed is closed
-
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex       // guards the fields below
+	lose     func(callResult) // ends the last call without waiting for the handler; nil before the first
+	cause    error            // why the slot was freed
 	lastSent time.Time
 	sent     bool    // progress was written
 	over     bool    // the handler has returned or was given up: nothing is written any more
@@ -130,8 +133,9 @@ func (r *Run) close() bool {
 // free gives the slot back whether or not the handler returns.
 func (r *Run) free(cause error) {
 	r.cancel(cause)
-	r.once.Do(func() {
-		r.cause = cause
-		close(r.freed)
-	})
+	r.mu.Lock()
+	r.cause = cmp.Or(r.cause, cause)
+	lose := r.lose
+	r.mu.Unlock()
+	lose(callResult{ended: cause})
 }

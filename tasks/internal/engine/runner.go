@@ -32,10 +32,11 @@ type runner struct {
 // mostLost is how many workers may die with a node before it fails.
 const mostLost = 10
 
-// attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
-func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
+// attempt runs the handler of an item and returns the result. ok is false if there is nothing to store. If the run is lost to another goroutine,
+// see [Run.call], here is false, and rest gets a function that returns the result there.
+func (rn *runner) attempt(ctx context.Context, it *item, rest func(func() (result, bool))) (res result, ok, here bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-	r := &Run{w: rn, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}),
+	r := &Run{w: rn, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp,
 		Info: tasktype.Info{Workflow: it.fl.ID(), Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.Ref + "." + it.node, Headers: it.fl.g.Headers}}
 	if at := it.fl.g.Tick; at > 0 {
@@ -43,18 +44,41 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 	}
 	handlerCtx, cancel := context.WithCancelCause(context.Background())
 	r.ctx, r.cancel = context.WithValue(handlerCtx, runKey{}, r), cancel
-	defer cancel(nil)
 	err := rn.insist(func() error {
 		var err error
 		res, ok, err = rn.try(within(ctx), r)
 		return err
 	})
+	if err != nil || r.handler == nil {
+		res, ok = rn.end(ctx, r, res, ok, err)
+		return res, ok, true
+	}
+	r.began = rn.clock.Now()
+	called := func(a callResult) (result, bool) {
+		r.took = rn.clock.Now().Sub(r.began)
+		res, ok := r.resultOf(a)
+		return rn.end(ctx, r, res, ok, nil)
+	}
+	a, here := r.call(r.handler, r.given, func(a callResult) { rest(func() (result, bool) { return called(a) }) })
+	if here {
+		res, ok = called(a)
+	}
+	return res, ok, here
+}
+
+// end ends an attempt, whose result is stored later. err is not nil if the worker was killed before the handler was called.
+func (rn *runner) end(ctx context.Context, r *Run, res result, ok bool, err error) (result, bool) {
+	defer r.cancel(nil)
+	if r.leave != nil {
+		r.leave()
+	}
+	it := r.it
 	r.close()
 	if r.output != nil {
 		r.storeOutput(true)
 	}
 	if err != nil {
-		return res, false // the worker is killed
+		return res, false
 	}
 	rn.limiter.release(ctx, r)
 	if !ok || res.place == nil && res.list == "" {
@@ -72,8 +96,8 @@ func (rn *runner) attempt(ctx context.Context, it *item) (res result, ok bool) {
 	return res, ok
 }
 
-// try makes an attempt. It returns an error if Redis could not be read before the call of the handler; the attempt
-// can be repeated.
+// try makes an attempt up to the call of the handler, for which it sets handler and input, or returns the result if none is called. It fails if
+// Redis could not be read, and can be repeated.
 func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 	if r.it.lost > mostLost {
 		return r.failed(tasktype.CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
@@ -103,11 +127,12 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 		return res, err == nil, err
 	}
 	if r.it.lost >= store.Suspect {
-		leave := alone(rn.clock)
-		if leave == nil {
+		if r.leave == nil {
+			r.leave = alone(rn.clock)
+		}
+		if r.leave == nil {
 			return r.again(suspectPause+rand.N(suspectPause), ""), true, nil
 		}
-		defer leave()
 	}
 	if !outside && h.Batch != nil && r.it.batch == nil {
 		if r.it.lost < store.Suspect {
@@ -139,11 +164,8 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 			return result{}, false, err
 		}
 	}
-	r.began = rn.clock.Now()
-	a := r.call(h, input)
-	r.took = rn.clock.Now().Sub(r.began)
-	res, ok := r.resultOf(a)
-	return res, ok, nil
+	r.handler, r.given = h, input
+	return result{}, false, nil
 }
 
 // expired returns the result of a node whose time is over, with its last error if it has run before. A handler's own
