@@ -182,7 +182,12 @@ func (h *history) sleep(d time.Duration) {
 func (h *history) exec(cmds ...redis.Cmder) {
 	if now := time.Now(); !now.Equal(h.told) {
 		h.told = now
-		h.link.do(redis.NewStatusCmd(context.Background(), "hset", clockKey, "s", now.Unix(), "us", now.Nanosecond()/1000))
+		clock := redis.NewIntCmd(context.Background(), "hset", clockKey, "s", now.Unix(), "us", now.Nanosecond()/1000)
+		if cmds[0].Name() == "multi" {
+			h.link.do(clock)
+		} else {
+			cmds = append([]redis.Cmder{clock}, cmds...)
+		}
 	}
 	h.link.do(cmds...)
 }

@@ -291,23 +291,30 @@ func (h *history) served() []ring {
 // rings returns the rings that have entries, of queues that are not paused.
 func (h *history) rings() (out []ring) {
 	var all []ring
-	var lens []redis.Cmder
 	for shard := range h.shards {
 		for _, q := range queues {
 			all = append(all, ring{shard, q})
 		}
 	}
+	args := []any{"eval", ringsScript, 2 * len(all)}
 	for _, r := range all {
-		lens = append(lens, redis.NewIntCmd(context.Background(), "llen", r.key()), redis.NewBoolCmd(context.Background(), "hexists", shardPrefix(r.shard)+"queue:"+r.queue, "paused"))
+		args = append(args, r.key(), shardPrefix(r.shard)+"queue:"+r.queue)
 	}
-	h.link.do(lens...)
-	for i, r := range all {
-		if lens[2*i].(*redis.IntCmd).Val() > 0 && !lens[2*i+1].(*redis.BoolCmd).Val() {
-			out = append(out, r)
-		}
+	c := redis.NewIntSliceCmd(context.Background(), args...)
+	h.link.do(c)
+	for _, i := range c.Val() {
+		out = append(out, all[i])
 	}
 	return out
 }
+
+// ringsScript returns the positions of the rings that have entries and whose queues are not paused.
+const ringsScript = `
+local out = {}
+for i = 1, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i]) == 1 and redis.call('HEXISTS', KEYS[i + 1], 'paused') == 0 then out[#out + 1] = (i - 1) / 2 end
+end
+return out`
 
 // move takes an entry from a ring for a worker.
 func (h *history) move(r ring, w *worker) string {
