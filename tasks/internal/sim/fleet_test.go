@@ -482,7 +482,9 @@ func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	f := h.flow(i.Workflow)
 	took := w.took[i.Workflow+"/"+i.Node]
 	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1], running: true}
-	x.lease = w.leases.of[fmt.Sprint(h.shardOf(i.Workflow), " ", strings.TrimSuffix(i.Key, "."+i.Node), "/", i.Node)]
+	place := fmt.Sprint(h.shardOf(i.Workflow), " ", strings.TrimSuffix(i.Key, "."+i.Node), "/", i.Node)
+	x.lease = w.leases.of[place]
+	delete(w.leases.of, place) // a retried workflow can give the node an input that has no limit
 	x.open = x.taken >= f.renewed
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
