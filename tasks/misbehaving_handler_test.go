@@ -74,16 +74,21 @@ func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOpt
 	}
 }
 
+// oddOf returns a function that makes a task, of the queue odd, of a handler.
+func oddOf(m *tasks.Mux) func(string, func(context.Context) error, ...tasks.TaskOption) tasks.Task[int, int] {
+	return func(name string, h func(context.Context) error, opts ...tasks.TaskOption) tasks.Task[int, int] {
+		task := tasks.New[int, int]("odd."+name, append(opts, tasks.Queue("odd"))...)
+		tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
+		return task
+	}
+}
+
 // Handlers that do not return as they should fail their tasks, and no more.
 func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		m := w.mux()
-		odd := func(name string, h func(context.Context) error, opts ...tasks.TaskOption) tasks.Task[int, int] {
-			task := tasks.New[int, int]("odd."+name, append(opts, tasks.Queue("odd"))...)
-			tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
-			return task
-		}
+		odd := oddOf(m)
 		late, back := make(chan struct{}), make(chan struct{})
 		defer close(late)
 		cases := misbehaviors(odd, late)
@@ -121,11 +126,7 @@ func TestMisbehavingSinglesStopNoOther(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		m, late := w.mux(), make(chan struct{})
 		defer close(late)
-		odd := func(name string, h func(context.Context) error, opts ...tasks.TaskOption) tasks.Task[int, int] {
-			task := tasks.New[int, int]("odd."+name, append(opts, tasks.Queue("odd"))...)
-			tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
-			return task
-		}
+		odd := oddOf(m)
 		good := odd("good", func(context.Context) error { return nil })
 		held := odd("held", func(context.Context) error { <-late; return nil })
 		cases := misbehaviors(odd, late)
