@@ -146,6 +146,34 @@ func TestMisbehavingSinglesStopNoOther(t *testing.T) {
 	})
 }
 
+// A killed worker waits for no handler, not even for one that ignores its context in the goroutine that waits for tasks.
+func TestKilledWorkerWaitsForNoHandler(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		m, begun, late := w.mux(), make(chan struct{}), make(chan struct{})
+		defer close(late)
+		odd := oddOf(m)
+		good := odd("good", func(context.Context) error { return nil })
+		held := odd("held", func(context.Context) error { begun <- struct{}{}; <-late; return nil })
+		var took []time.Duration
+		for range 5 { // workers: the machine can be busy
+			worker := runWorker(t, w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 16})
+			for range 5 { // then two goroutines wait
+				testutil.Must(send(t, w, good.S(1)))(t)
+			}
+			sent(t, w, held.S(1))
+			<-begun
+			at := time.Now()
+			worker.Kill()
+			testutil.Ok(t, worker.Stop())
+			took = append(took, time.Since(at))
+		}
+		if slices.Sort(took); took[2] > 900*time.Millisecond { // a call that cannot be ended has a second
+			t.Errorf("it stopped after %v", took)
+		}
+	})
+}
+
 // A handler that a worker would ignore panics where it is bound or wrapped.
 func TestMuxPanicsInsteadOfIgnoringAHandler(t *testing.T) {
 	t.Parallel()

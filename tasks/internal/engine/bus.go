@@ -76,14 +76,25 @@ func (b *bus) hear(message string) {
 
 // runs holds the attempts that a worker makes at present.
 type runs struct {
-	mu  sync.Mutex // guards set
-	set map[*Run]bool
+	mu    sync.Mutex // guards the fields below
+	set   map[*Run]bool
+	ended error // why none begins any more
 }
 
-func (rs *runs) add(r *Run) {
+// add adds an attempt. It returns the reason if the handler must not be called any more.
+func (rs *runs) add(r *Run) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.set[r] = true
+	return rs.ended
+}
+
+// end lets no further handler be called, for a reason, and returns the attempts.
+func (rs *runs) end(cause error) []*Run {
+	rs.mu.Lock()
+	rs.ended = cause
+	rs.mu.Unlock()
+	return rs.all()
 }
 
 func (rs *runs) remove(r *Run) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,8 +57,7 @@ func (r *Run) call(h *Handler, input []byte, rest func(callResult)) (a callResul
 		timer = time.AfterFunc(hard, func() { r.free(errHard) })
 	}
 	r.mu.Unlock()
-	r.w.runs.add(r)
-	if cause != nil {
+	if cause = cmp.Or(cause, r.w.runs.add(r)); cause != nil {
 		return callResult{ended: cause}, end()
 	}
 	a = r.handle(ctx, h, input, lose)

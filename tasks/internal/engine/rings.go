@@ -28,10 +28,9 @@ type rings struct {
 	slots      *slots
 	dispatcher *dispatcher
 
-	rings   *store.Rings
-	rooms   []*waitingRoom
-	waiting sync.WaitGroup
-	failed  atomic.Bool // the call that ended last has failed
+	rings  *store.Rings
+	rooms  []*waitingRoom
+	failed atomic.Bool // the call that ended last has failed
 
 	mu      sync.Mutex      // guards the fields below
 	paused  map[string]bool // queues that were found paused
@@ -61,9 +60,9 @@ func (r *rings) run(ctx context.Context) error {
 		}
 	}
 	for i, w := range r.rooms {
-		r.waiting.Go(func() { r.wait(ctx, w) })
+		go r.wait(ctx, w)
 		if r.rings.Owned() && r.cfg.QueueLimits[w.queue] == 0 && len(r.rooms)+i < mostWaits {
-			r.waiting.Go(func() { r.wait(ctx, w) })
+			go r.wait(ctx, w)
 		}
 	}
 	return nil
@@ -87,6 +86,10 @@ func (r *rings) wait(ctx context.Context, w *waitingRoom) {
 		}
 		e, err := r.rings.Next(ctx, w.shard, w.queue, wait)
 		taken := r.slots.leave(w, e != nil)
+		if e != nil && !taken {
+			r.putBack(ctx, e)
+		}
+		r.slots.waits.Done()
 		if err != nil {
 			if r.life.stopping() {
 				return
@@ -99,9 +102,9 @@ func (r *rings) wait(ctx context.Context, w *waitingRoom) {
 		}
 		r.failed.Store(false)
 		switch {
-		case e != nil:
-			r.serve(ctx, e, taken)
-		case wait == 0:
+		case taken:
+			r.dispatcher.serve(e)
+		case e == nil && wait == 0:
 			r.sleep(ringShort, nil)
 		}
 	}
@@ -150,15 +153,11 @@ func (r *rings) holds(ctx context.Context, w *waitingRoom) bool {
 	return true
 }
 
-// serve runs the nodes of an entry in the slot that was taken for it. If there was none, or the worker stops, another worker gets it.
-func (r *rings) serve(ctx context.Context, e *store.RingEntry, taken bool) {
-	if !taken {
-		if err := r.store.Queues.PutBack(within(ctx), r.cfg.Name, e); err != nil {
-			r.log.WarnContext(ctx, "an entry of a queue was not returned; this worker will find it", "queue", e.Queue, "error", err)
-		}
-		return
+// putBack returns an entry for which there is no slot, so that another worker gets it.
+func (r *rings) putBack(ctx context.Context, e *store.RingEntry) {
+	if err := r.store.Queues.PutBack(within(ctx), r.cfg.Name, e); err != nil {
+		r.log.WarnContext(ctx, "an entry of a queue was not returned; this worker will find it", "queue", e.Queue, "error", err)
 	}
-	r.dispatcher.serve(e)
 }
 
 // order returns the queues in the order in which a slot of a queue takes from them: by weight, or at random with probabilities by weight.
@@ -195,11 +194,11 @@ func (r *rings) backlog(shard int, queues []string) []string {
 // blocks reports whether a waiter blocks on the ring of a queue in a shard.
 func (r *rings) blocks(shard int, queue string) bool {
 	return slices.ContainsFunc(r.rooms, func(w *waitingRoom) bool {
-		return w.shard == shard && w.queue == queue && !w.polls && r.slots.waits(w) > 0
+		return w.shard == shard && w.queue == queue && !w.polls && r.slots.waitsAt(w) > 0
 	})
 }
 
-// end ends the waits, but not for a Redis that does not respond.
+// end ends the waits, for at most endFor: Redis may not respond. It does not wait for handlers that were given up in the goroutines of waiters.
 func (r *rings) end() {
 	if r.rings == nil {
 		return // it was not started
@@ -208,7 +207,7 @@ func (r *rings) end() {
 	go func() {
 		defer close(ended)
 		_ = r.rings.Close()
-		r.waiting.Wait()
+		r.slots.waits.Wait()
 		r.dispatcher.wait()
 	}()
 	select {

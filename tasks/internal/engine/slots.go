@@ -9,6 +9,7 @@ type slots struct {
 	caps  map[string]int // most at once of a queue
 	freed func()         // called when a slot is free and none was before, or when the limit changes
 	most  int            // the highest limit
+	waits sync.WaitGroup // of waiters, until an entry for which they have no slot is put back; none enters once the slots are closed
 
 	mu     sync.Mutex // guards the fields below
 	room   *sync.Cond
@@ -42,11 +43,15 @@ func (s *slots) enter(w *waitingRoom) bool {
 	for !s.closed && (s.fullLocked(w.queue) || s.active+w.waits >= s.limit) {
 		s.room.Wait()
 	}
+	if s.closed {
+		return false
+	}
 	w.waits++
-	return !s.closed
+	s.waits.Add(1)
+	return true
 }
 
-// leave is called by a waiter that waits no more, and takes a slot if it needs one and one is free.
+// leave is called by a waiter that waits no more, and takes a slot if it needs one and one is free. waits.Done must follow.
 func (s *slots) leave(w *waitingRoom, needs bool) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,8 +60,8 @@ func (s *slots) leave(w *waitingRoom, needs bool) (taken bool) {
 	return needs && !s.closed && !s.fullLocked(w.queue) && s.takeLocked(w.queue)
 }
 
-// waits returns how many waiters wait at a ring.
-func (s *slots) waits(w *waitingRoom) int {
+// waitsAt returns how many waiters wait at a ring.
+func (s *slots) waitsAt(w *waitingRoom) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return w.waits

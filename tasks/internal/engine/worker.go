@@ -241,11 +241,11 @@ func (w *Worker) drain(stopServer func()) {
 	stopServer()
 	unwind := min(w.cfg.Grace/4, longestUnwind)
 	w.idle(w.cfg.Grace-unwind, w.killed)
-	for _, r := range w.runs.all() {
+	for _, r := range w.runs.end(ErrShutdown) {
 		r.cancel(ErrShutdown)
 	}
 	w.idle(unwind, w.killed)
-	for _, r := range w.runs.all() {
+	for _, r := range w.runs.end(errKilled) {
 		r.free(errKilled)
 	}
 	w.idle(longestUnwind, nil) // until the results are stored
@@ -291,7 +291,11 @@ func (w *Worker) Tasks() []string { return taskNames(w.handlers) }
 
 // Serve takes and runs nodes, beginning with an entry that was taken for the worker.
 func (w *Worker) Serve(ctx context.Context, e RingEntry) {
-	w.rings.serve(ctx, &e, w.slots.tryAcquire(e.Queue))
+	if w.slots.tryAcquire(e.Queue) {
+		w.dispatcher.serve(&e)
+	} else {
+		w.rings.putBack(ctx, &e)
+	}
 	w.dispatcher.wait()
 }
 
