@@ -172,7 +172,7 @@ func weaknesses(res *results) []string {
 				best, system = v, o.System.Name
 			}
 		}
-		if system != "" {
+		if number(ours) != number(best) {
 			item := fmt.Sprintf(" %s %s %s (%s %s)", m.head, number(ours), m.unit, system, number(best))
 			if len(all) == 0 || m.table != table {
 				all = append(all, m.table+":")
