@@ -286,7 +286,7 @@ func TestSoftBlockCountsForProxyAndSite(t *testing.T) {
 	testutil.Ok(t, os.WriteFile(filepath.Join(cfg.Sites.Dir, "wall.yaml"), []byte(definition), 0o600))
 	err = Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		address := netip.MustParseAddrPort(proxy.URL.Host)
-		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port()}); err != nil {
+		if _, err := o.Pool.Add(ctx, proxies.Proxy{Candidate: proxies.Candidate{Protocol: "http", Host: address.Addr().String(), Port: address.Port()}}); err != nil {
 			return err
 		}
 		if _, err := o.Scraper.Scrape(ctx, "wall", ScrapeOptions{}); err == nil {

@@ -102,7 +102,7 @@ func TestSessionsThroughProxies(t *testing.T) {
 			}
 			t.Cleanup(p.Close)
 			address := netip.MustParseAddrPort(p.URL.Host)
-			if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: p.URL.Scheme, Host: address.Addr().String(), Port: address.Port()}); err != nil {
+			if _, err := o.Pool.Add(ctx, proxies.Proxy{Candidate: proxies.Candidate{Protocol: p.URL.Scheme, Host: address.Addr().String(), Port: address.Port()}}); err != nil {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func TestDeadProxiesDoNotCountForTheSite(t *testing.T) {
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		closed := uint16(testutil.FreePort(t))
-		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: "127.0.0.1", Port: closed}); err != nil {
+		if _, err := o.Pool.Add(ctx, proxies.Proxy{Candidate: proxies.Candidate{Protocol: "http", Host: "127.0.0.1", Port: closed}}); err != nil {
 			return err
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://shop.example/", nil)

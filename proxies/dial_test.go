@@ -87,7 +87,7 @@ func TestErrorPageOfProxy(t *testing.T) {
 		ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.HangsUp})
 		page := testutil.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot find the host", status) }))
 		address := netip.MustParseAddrPort(page.Listener.Addr().String())
-		added := []Proxy{{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}}
+		added := []Proxy{{Candidate: Candidate{Protocol: "http", Host: address.Addr().String(), Port: address.Port()}, LatencyMS: 1000}}
 		testutil.Must(b.pool.Add(t.Context(), added...))(t)
 		first := ids[0]
 		if n >= 4 {
@@ -323,7 +323,7 @@ func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 			p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1), Hosts: b.hosts})
 			testutil.Ok(t, err)
 			t.Cleanup(p.Close)
-			member := Proxy{Protocol: "http", Host: "proxy.test", Port: netip.MustParseAddrPort(p.URL.Host).Port(), Can: probe.Capabilities{Forward: true, Connect: true}}
+			member := Proxy{Candidate: Candidate{Protocol: "http", Host: "proxy.test", Port: netip.MustParseAddrPort(p.URL.Host).Port()}, Can: probe.Capabilities{Forward: true, Connect: true}}
 			_, err = b.pool.Add(t.Context(), member)
 			testutil.Ok(t, err)
 			err = ask(b)

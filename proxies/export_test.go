@@ -70,9 +70,9 @@ func TestExport(t *testing.T) {
 func TestExportFormats(t *testing.T) {
 	t.Parallel()
 	list := []Proxy{
-		{Protocol: "http", Host: "8.8.8.8", Port: 80},
-		{Protocol: "https", Host: "gate.example.org", Port: 443, Username: "u", Password: `p"w: #`},
-		{Protocol: "socks5", Host: "2606:4700::1111", Port: 1080},
+		{Candidate: Candidate{Protocol: "http", Host: "8.8.8.8", Port: 80}},
+		{Candidate: Candidate{Protocol: "https", Host: "gate.example.org", Port: 443, Username: "u", Password: `p"w: #`}},
+		{Candidate: Candidate{Protocol: "socks5", Host: "2606:4700::1111", Port: 1080}},
 	}
 	for name, want := range map[string]string{
 		"text": "http://8.8.8.8:80\nhttps://u:p%22w%3A%20%23@gate.example.org:443\nsocks5://[2606:4700::1111]:1080\n",

@@ -105,7 +105,7 @@ func TestRefreshOfAGateway(t *testing.T) {
 	}
 	for i, c := range list.Candidates {
 		p := proxyOf(probe.Result{Candidate: c, Protocol: "http", Alive: true})
-		if want := fmt.Sprintf("~%d", i+1); !strings.HasSuffix(p.ID, want) || p.Candidate().Password != c.Password || candidateID(p.Candidate()) != p.ID {
+		if want := fmt.Sprintf("~%d", i+1); !strings.HasSuffix(p.ID, want) || p.Password != c.Password || candidateID(p.Candidate) != p.ID {
 			t.Errorf("got %s, want an id that ends in %s, after a recheck too", p.ID, want)
 		}
 	}

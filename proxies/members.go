@@ -93,7 +93,7 @@ func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 		}
 	}
 	return slices.DeleteFunc(members, func(m Member) bool {
-		address, scheme := m.Candidate().Address(), m.Protocol+"://"
+		address, scheme := m.Address(), m.Protocol+"://"
 		forms := []string{address, m.Host, scheme + address, scheme + url.User(m.Username).String() + "@" + address, m.URL().String()}
 		return !slices.ContainsFunc(forms, func(form string) bool { return strings.EqualFold(form, name) })
 	}), nil

@@ -109,7 +109,7 @@ func (p *Pool) Close() error {
 // Add adds proxies to the pool without a check and sets their IDs.
 func (p *Pool) Add(ctx context.Context, proxies ...Proxy) (added int, err error) {
 	for i := range proxies {
-		proxies[i].ID = proxyID(proxies[i])
+		proxies[i].ID = candidateID(proxies[i].Candidate)
 	}
 	return p.put(ctx, proxies)
 }

@@ -196,7 +196,7 @@ func BenchmarkPickAndReport(b *testing.B) {
 	defer pool.Close()
 	members := make([]Proxy, 10_000)
 	for i := range members {
-		members[i] = Proxy{Protocol: "http", Host: fmt.Sprintf("8.1.%d.%d", i>>8, i&255), Port: 8080, LatencyMS: float64(50 + i%2000), Anonymity: probe.Elite}
+		members[i] = Proxy{Candidate: Candidate{Protocol: "http", Host: fmt.Sprintf("8.1.%d.%d", i>>8, i&255), Port: 8080}, LatencyMS: float64(50 + i%2000), Anonymity: probe.Elite}
 	}
 	testutil.Must(pool.Add(b.Context(), members...))(b)
 	b.ResetTimer()

@@ -4,14 +4,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"log/slog"
 	"math"
-	"net"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,74 +21,42 @@ type Candidate = source.Candidate
 // not by field.
 type Proxy struct {
 	ID        string             `json:"id"`
-	Protocol  string             `json:"protocol"`
-	Host      string             `json:"host"`
-	Port      uint16             `json:"port"`
-	Username  string             `json:"username,omitempty"`
-	Password  string             `json:"password,omitempty"`
-	Variant   string             `json:"variant,omitempty"` // as in Candidate
+	Candidate                    // with the detected protocol
 	Exit      netip.Addr         `json:"exit_ip,omitzero"`
 	Rotating  bool               `json:"rotating,omitzero"`
 	Anonymity string             `json:"anonymity,omitempty"`
 	Tunnel    bool               `json:"tunnel,omitzero"`
 	Tampering []string           `json:"tampering,omitempty"` // with plain HTTP; see probe.Result
 	Can       probe.Capabilities `json:"can"`
-	Country   string             `json:"country,omitempty"`
 	ASN       uint               `json:"asn,omitzero"`
 	ASOrg     string             `json:"as_org,omitempty"`
 	LatencyMS float64            `json:"latency_ms,omitzero"` // to the first byte, including connection and handshake
 	CheckedAt time.Time          `json:"checked_at,omitzero"`
-	Sources   []string           `json:"sources,omitempty"`
 }
 
 // proxyOf returns the pool member for a result, which must be alive.
 func proxyOf(r probe.Result) Proxy {
 	c := r.Candidate
-	p := Proxy{
-		Protocol: r.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Password: c.Password, Variant: c.Variant,
-		Exit: r.Exit, Rotating: r.Rotating, Anonymity: r.Anonymity, Tunnel: r.Tunnel, Tampering: r.Tampering, Can: r.Can,
-		Country: c.Country, CheckedAt: r.CheckedAt, Sources: c.Sources,
-		LatencyMS: math.Round((r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)*10) / 10,
+	c.Protocol, c.Known, c.Unlisted = r.Protocol, false, false
+	return Proxy{
+		ID: candidateID(c), Candidate: c, Exit: r.Exit, Rotating: r.Rotating, Anonymity: r.Anonymity, Tunnel: r.Tunnel, Tampering: r.Tampering, Can: r.Can,
+		CheckedAt: r.CheckedAt, LatencyMS: math.Round((r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)*10) / 10,
 	}
-	p.ID = proxyID(p)
-	return p
 }
 
-// proxyID returns the ID of a proxy, from protocol, host, port, user and variant. The user is hashed, because it is
-// an account name with paid gateways.
-func proxyID(p Proxy) string {
-	id := p.Protocol + "://" + net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
-	if p.Username != "" {
-		sum := sha256.Sum256([]byte(p.Username))
+// candidateID returns the ID of the pool member for a candidate whose label is correct, from protocol, host, port, user and variant.
+// The user is hashed, because it is an account name with paid gateways.
+func candidateID(c Candidate) string {
+	id := c.Protocol + "://" + c.Address()
+	if c.Username != "" {
+		sum := sha256.Sum256([]byte(c.Username))
 		id += "#" + hex.EncodeToString(sum[:4])
 	}
-	if p.Variant != "" {
-		id += "~" + p.Variant
+	if c.Variant != "" {
+		id += "~" + c.Variant
 	}
 	return id
 }
-
-// candidateID returns the ID of the pool member for a candidate whose label is correct.
-func candidateID(c Candidate) string {
-	return proxyID(Proxy{Protocol: c.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Variant: c.Variant})
-}
-
-// Candidate returns the candidate for a recheck, with the detected protocol as its label.
-func (p Proxy) Candidate() Candidate {
-	return Candidate{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Variant: p.Variant, Country: p.Country, Sources: p.Sources}
-}
-
-// URL returns the proxy URL with credentials.
-func (p Proxy) URL() *url.URL { return p.Candidate().URL() }
-
-// String returns the proxy without its password.
-func (p Proxy) String() string { return p.Candidate().String() }
-
-// GoString returns the same as String.
-func (p Proxy) GoString() string { return fmt.Sprintf("proxies.Proxy(%s)", p) }
-
-// LogValue returns the same as String.
-func (p Proxy) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 // Usable reports whether the proxy hides our address. A proxy of unknown anonymity is usable.
 func (p Proxy) Usable() bool { return p.Anonymity != probe.Transparent }

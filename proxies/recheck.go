@@ -19,7 +19,7 @@ const maxRecheck = 1000
 
 // recheckCandidate returns the candidate for a recheck, which does not count for its sources.
 func (m Member) recheckCandidate() Candidate {
-	c := m.Candidate()
+	c := m.Candidate
 	c.Known, c.Unlisted = true, true
 	return c
 }

@@ -125,7 +125,7 @@ func TestRefreshWorld(t *testing.T) {
 	}
 	members := testutil.Must(f.pool.List(t.Context(), Filter{Anonymity: probe.Transparent}))(t)
 	for _, m := range members {
-		if !accepted[m.Candidate().Address()] {
+		if !accepted[m.Address()] {
 			t.Errorf("%v must not be in the pool", m.Proxy)
 		}
 	}
@@ -233,12 +233,12 @@ func TestRecheck(t *testing.T) {
 	add := func(kind proxytest.Kind, checked time.Time) string {
 		p := startProxy(t, kind, int(kind[0]))
 		at := netip.MustParseAddrPort(p.URL.Host)
-		c := Proxy{Protocol: "http", Host: at.Addr().String(), Port: at.Port(), CheckedAt: checked, Anonymity: probe.Elite}
+		c := Proxy{Candidate: Candidate{Protocol: "http", Host: at.Addr().String(), Port: at.Port()}, CheckedAt: checked, Anonymity: probe.Elite}
 		testutil.Must(f.pool.Add(t.Context(), c))(t)
 		// Add records a current success; an old record has an old one.
 		h := "0.9 3 0 " + strconv.Itoa(int(checked.UnixMilli())) + " 0 0 10"
-		testutil.Ok(t, f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err())
-		return proxyID(c)
+		testutil.Ok(t, f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), candidateID(c.Candidate), h).Err())
+		return candidateID(c.Candidate)
 	}
 	dead, good, fresh := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now())
 	recheck := func() Report {
@@ -298,7 +298,7 @@ func TestOperationsReturnTheRunningWorkflow(t *testing.T) {
 		t.Errorf("refresh without sources: got error %v", err)
 	}
 	one := func(ctx context.Context) (string, error) {
-		return s.RecheckProxy(ctx, Member{Proxy: Proxy{Protocol: "http", Host: "192.0.2.1", Port: 80}})
+		return s.RecheckProxy(ctx, Member{Proxy: Proxy{Candidate: Candidate{Protocol: "http", Host: "192.0.2.1", Port: 80}}})
 	}
 	for name, start := range map[string]func(context.Context) (string, error){"recheck": s.StartRecheck, "recheck of one proxy": one} {
 		if _, err := start(t.Context()); !errors.Is(err, ErrNoJudges) {

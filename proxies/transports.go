@@ -103,7 +103,7 @@ func (t *transports) newPair(proxy Proxy, address string) *pair {
 	through.DialContext = dialer.DialContext
 	forward := base
 	// net/http writes the absolute form and the credentials. The dialer handles TLS to the proxy.
-	forward.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: proxy.Candidate().Address(), User: proxy.URL().User})
+	forward.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: proxy.Address(), User: proxy.URL().User})
 	forward.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialProxy(ctx) }
 	return &pair{id: proxy.ID, address: address, forward: forward, tunnel: through}
 }

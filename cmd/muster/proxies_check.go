@@ -118,7 +118,7 @@ func checkProxies(env environment, c *cli.Context) error {
 		}
 		candidates := make([]source.Candidate, len(members))
 		for i, m := range members {
-			candidates[i] = m.Candidate()
+			candidates[i] = m.Candidate
 			candidates[i].Known = true
 		}
 		return check(ctx, candidates)
@@ -199,7 +199,7 @@ func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {
 	list := make([]proxies.Proxy, len(candidates))
 	for i, p := range candidates {
 		p.Protocol = strings.TrimSuffix(cmp.Or(p.Protocol, "http"), "h") // socks5 resolves names at the proxy here, as socks5h does
-		list[i] = proxies.Proxy{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Country: p.Country, Sources: p.Sources}
+		list[i] = proxies.Proxy{Candidate: p}
 	}
 	return list
 }

@@ -222,9 +222,9 @@ func (w *system) leads(path string, fields url.Values) string {
 // addProxies fills the pool with n members, of which the first has a password and failed at a site.
 func (w *system) addProxies(n int) {
 	w.t.Helper()
-	list := []proxies.Proxy{{Protocol: "http", Host: "192.0.2.7", Port: 3128, Username: "ada", Password: aSecret, Anonymity: "elite", Country: "BG", LatencyMS: 120, CheckedAt: time.Now(), Sources: []string{harmful}}}
+	list := []proxies.Proxy{{Candidate: proxies.Candidate{Protocol: "http", Host: "192.0.2.7", Port: 3128, Username: "ada", Password: aSecret, Country: "BG", Sources: []string{harmful}}, Anonymity: "elite", LatencyMS: 120, CheckedAt: time.Now()}}
 	for i := range n - 1 {
-		list = append(list, proxies.Proxy{Protocol: "socks5", Host: fmt.Sprintf("198.51.%d.%d", i>>8, i&255), Port: 1080, Anonymity: "anonymous", Country: "FR", LatencyMS: float64(500 + i)})
+		list = append(list, proxies.Proxy{Candidate: proxies.Candidate{Protocol: "socks5", Host: fmt.Sprintf("198.51.%d.%d", i>>8, i&255), Port: 1080, Country: "FR"}, Anonymity: "anonymous", LatencyMS: float64(500 + i)})
 	}
 	testutil.Must(w.cfg.Proxies.Add(w.t.Context(), list...))(w.t)
 }

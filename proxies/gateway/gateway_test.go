@@ -94,8 +94,8 @@ func newFront(t testing.TB, cfg Config, kinds ...proxytest.Options) *front {
 		t.Cleanup(p.Close)
 		f.proxies = append(f.proxies, p)
 		pair := netip.MustParseAddrPort(p.URL.Host)
-		member := proxies.Proxy{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Exit: o.Exit, Anonymity: probe.Elite, LatencyMS: float64(i + 1),
-			Country: []string{"BG", "RO"}[i%2], Can: probe.Capabilities{Forward: p.URL.Scheme == "http" && o.Kind != proxytest.ConnectOnly, Connect: true}}
+		member := proxies.Proxy{Candidate: proxies.Candidate{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Country: []string{"BG", "RO"}[i%2]},
+			Exit: o.Exit, Anonymity: probe.Elite, LatencyMS: float64(i + 1), Can: probe.Capabilities{Forward: p.URL.Scheme == "http" && o.Kind != proxytest.ConnectOnly, Connect: true}}
 		testutil.Must(f.pool.Add(t.Context(), member))(t)
 	}
 

@@ -204,16 +204,16 @@ func isDigitsAndDots(s string) bool { return s != "" && strings.Trim(s, "0123456
 
 // A Candidate is an endpoint from a list of proxies. It contains credentials: print it with String, not by field.
 type Candidate struct {
-	Protocol string   `json:"protocol,omitempty"` // the label in the list, one of Protocols, or ""
-	Host     string   `json:"host"`               // an IP address without brackets, or a lower-case name
+	Protocol string   `json:"protocol,omitempty" required:"true"` // the label in the list, one of Protocols, or ""
+	Host     string   `json:"host"`                               // an IP address without brackets, or a lower-case name
 	Port     uint16   `json:"port"`
 	Username string   `json:"username,omitempty"`
 	Password string   `json:"password,omitempty"`
-	Variant  string   `json:"variant,omitempty"`  // distinguishes candidates with the same address and user, such as sessions of a gateway
-	Country  string   `json:"country,omitempty"`  // two letters, according to the list
-	Sources  []string `json:"sources,omitempty"`  // names of the lists that contain it
-	Known    bool     `json:"known,omitempty"`    // it has worked before, so a retry is worthwhile
-	Unlisted bool     `json:"unlisted,omitempty"` // it is in no current list; Sources are from earlier lists
+	Variant  string   `json:"variant,omitempty"`                // distinguishes candidates with the same address and user, such as sessions of a gateway
+	Country  string   `json:"country,omitempty"`                // two letters, according to the list
+	Sources  []string `json:"sources,omitempty"`                // names of the lists that contain it
+	Known    bool     `json:"known,omitempty" hidden:"true"`    // it has worked before, so a retry is worthwhile
+	Unlisted bool     `json:"unlisted,omitempty" hidden:"true"` // it is in no current list; Sources are from earlier lists
 }
 
 // Protocols are the labels of proxy protocols and the schemes of their URLs.
