@@ -17,8 +17,7 @@ type attempts struct {
 	pick      PickOptions // for the next attempt
 	triesLeft int
 	deadline  time.Time // of waiting for a proxy
-	wait      bool
-	direct    bool
+	fallback  Fallback
 	suspects  []suspect
 	lastErr   error // the last one, of the target if there is one
 }
@@ -26,8 +25,8 @@ type attempts struct {
 // defaultWait is the default of PickOptions.Wait with FallbackWait.
 const defaultWait = 30 * time.Second
 
-func newAttempts(o PickOptions, fallback Fallback, tries int) *attempts {
-	a := &attempts{pick: o, triesLeft: tries, wait: fallback == FallbackWait, direct: fallback == FallbackDirect}
+func newAttempts(o TransportOptions, tries int) *attempts {
+	a := &attempts{pick: o.PickOptions, triesLeft: tries, fallback: o.Fallback}
 	a.pick.Except = slices.Clone(o.Except)
 	a.deadline = time.Now().Add(cmp.Or(o.Wait, defaultWait))
 	return a
@@ -37,7 +36,7 @@ func newAttempts(o PickOptions, fallback Fallback, tries int) *attempts {
 func (a *attempts) next() PickOptions {
 	a.triesLeft--
 	a.pick.Wait = 0
-	if a.wait && len(a.suspects) == 0 && a.pick.unsupported == "" {
+	if a.fallback == FallbackWait && len(a.suspects) == 0 && a.pick.unsupported == "" {
 		a.pick.Wait = time.Until(a.deadline)
 	}
 	return a.pick
@@ -64,7 +63,7 @@ func (a *attempts) noProxy(err error) {
 // allowsDirect reports whether to connect directly after err. If a proxy could not reach the target or does not
 // support it, the pool is not the cause and a direct connection is not allowed.
 func (a *attempts) allowsDirect(err error) bool {
-	return a.direct && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.unsupported == ""
+	return a.fallback == FallbackDirect && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.unsupported == ""
 }
 
 // fail records a failed attempt: its verdict, and either err or the proxy's own response.

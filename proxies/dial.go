@@ -9,29 +9,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muster/internal/addressfilter"
 	"muster/proxies/tunnel"
 )
-
-// DialOptions configure Dial.
-type DialOptions struct {
-	PickOptions // Wait applies with FallbackWait only and defaults to 30 s there
-	// Fallback defaults to FallbackFail.
-	Fallback Fallback
-	// Tries is the maximum number of proxies. Defaults to 3.
-	Tries int
-	// Direct connects to the target with FallbackDirect. Defaults to a net.Dialer restricted to public addresses.
-	Direct tunnel.DialFunc
-}
 
 // Dial opens a tunnel to addr ("host:port") through a proxy of the pool, with up to Tries attempts. Closing the
 // connection ends the lease, as a success if data was received. The outcome is recorded for the proxy and addr. Site
 // only affects which proxy is picked, by its health and bans. The returned Proxy is zero for a direct connection.
-func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, Proxy, error) {
+func (p *Pool) Dial(ctx context.Context, addr string, o TransportOptions) (net.Conn, Proxy, error) {
 	if err := tunnel.CheckTarget(addr); err != nil {
 		return nil, Proxy{}, err
 	}
-	a := newAttempts(o.PickOptions, o.Fallback, cmp.Or(o.Tries, defaultTries))
+	a := newAttempts(o, cmp.Or(o.Tries, defaultTries))
 	a.pick.Filter.Connect = true
 	a.pick.tunnel = addr
 	for a.triesLeft > 0 {
@@ -62,11 +50,7 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 	settle(a.suspects, false)
 	if a.allowsDirect(a.lastErr) {
 		p.transports.warnDirect(o.Site, a.lastErr)
-		dial := o.Direct
-		if dial == nil {
-			dial = (*addressfilter.Filter)(nil).Dial(&net.Dialer{})
-		}
-		conn, err := dial(ctx, "tcp", addr)
+		conn, err := o.Direct.DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return nil, Proxy{}, fmt.Errorf("connect directly to %s: %w", addr, err)
 		}

@@ -24,7 +24,7 @@ import (
 var noDNS = strings.Repeat("a", 64) + ".example"
 
 // say opens a tunnel, sends a request and returns the response.
-func (b *bench) say(t *testing.T, addr string, o DialOptions) (string, error) {
+func (b *bench) say(t *testing.T, addr string, o TransportOptions) (string, error) {
 	t.Helper()
 	conn, _, err := b.pool.Dial(t.Context(), addr, o)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestUnreachableTargetsAreNotPenalized(t *testing.T) {
 			}
 			for i := range 4 {
 				noDNS := fmt.Sprintf("%d.%s", i, noDNS) // a proxy that timed out at a target is suspended there
-				if _, err := b.say(t, noDNS+":443", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) {
+				if _, err := b.say(t, noDNS+":443", TransportOptions{}); err == nil || errors.Is(err, ErrNoProxy) {
 					t.Fatalf("a tunnel: got %v, want target unreachable", err)
 				}
 				if _, _, err := get(t, b.pool.Transport("secure."+noDNS, TransportOptions{}), "https://"+noDNS+"/"); err == nil || errors.Is(err, ErrNoProxy) {
@@ -110,8 +110,8 @@ func TestMissIsPenalizedIfAnotherProxySucceeds(t *testing.T) {
 			b := newBench(t, hello, func(c *PoolConfig) { c.HandshakeTimeout = 500 * time.Millisecond })
 			b.hosts["shop.example:8080"] = b.site.Listener.Addr().String()
 			ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: proxytest.ConnectOnly})
-			options := func() DialOptions {
-				o := DialOptions{PickOptions: b.first(ids[0])}
+			options := func() TransportOptions {
+				o := TransportOptions{PickOptions: b.first(ids[0])}
 				o.Site = "shop.example"
 				return o
 			}
@@ -150,7 +150,7 @@ func TestTimeoutSuspendsProxyAtTarget(t *testing.T) {
 	})
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Silent}, proxytest.Options{Kind: proxytest.Silent})
 	for _, want := range []bool{false, true} { // whether no proxy is available, so that no client waits
-		if _, err := b.say(t, "shop.example:80", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) != want {
+		if _, err := b.say(t, "shop.example:80", TransportOptions{}); err == nil || errors.Is(err, ErrNoProxy) != want {
 			t.Errorf("a tunnel: got %v, want no proxy: %t", err, want)
 		}
 		if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/"); err == nil || errors.Is(err, ErrNoProxy) != want {
@@ -211,14 +211,14 @@ func TestSOCKS4IsNotPenalizedForLocalLookup(t *testing.T) {
 		ids = append(ids, b.add(t, proxytest.Options{Kind: proxytest.SOCKS4})...)
 	}
 	for _, target := range []string{noDNS, "[2001:db8::1]"} {
-		if _, err := b.say(t, target+":80", DialOptions{}); tunnel.ReasonOf(err) != tunnel.Unsupported {
+		if _, err := b.say(t, target+":80", TransportOptions{}); tunnel.ReasonOf(err) != tunnel.Unsupported {
 			t.Errorf("%s by SOCKS4 alone: got %v, want %s", target, err, tunnel.Unsupported)
 		}
 	}
 	b.add(t, proxytest.Options{Kind: proxytest.SOCKS5})
 	rt := b.pool.Transport("shop", TransportOptions{Tries: 1})
 	for range 10 {
-		if text, err := b.say(t, noDNS+":80", DialOptions{Tries: 1}); err != nil || !strings.Contains(text, "hello") {
+		if text, err := b.say(t, noDNS+":80", TransportOptions{Tries: 1}); err != nil || !strings.Contains(text, "hello") {
 			t.Errorf("a tunnel: got %q %v", text, err)
 		}
 		if status, _, err := get(t, rt, "http://"+noDNS+"/"); err != nil || status != 200 {
@@ -234,7 +234,7 @@ func TestInvalidTargetsUseNoProxy(t *testing.T) {
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
 	for _, target := range []string{"a..b:80", "a b:80", "a\r\nX-Y: z:80", "shop.example:0"} {
-		if _, err := b.say(t, target, DialOptions{}); err == nil || !strings.Contains(err.Error(), "target address") {
+		if _, err := b.say(t, target, TransportOptions{}); err == nil || !strings.Contains(err.Error(), "target address") {
 			t.Errorf("a tunnel to %q: got %v, want an error about the target", target, err)
 		}
 	}
@@ -257,7 +257,7 @@ func TestWaitContinuesAfterFailure(t *testing.T) {
 			return err
 		},
 		"tunnel": func(b *bench, o PickOptions) error {
-			_, err := b.say(t, "shop.example:80", DialOptions{PickOptions: o, Fallback: FallbackWait})
+			_, err := b.say(t, "shop.example:80", TransportOptions{PickOptions: o, Fallback: FallbackWait})
 			return err
 		},
 	} {
@@ -287,9 +287,9 @@ func TestWaitContinuesAfterFailure(t *testing.T) {
 func TestDialFallbackDirect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)
-	o := DialOptions{Fallback: FallbackDirect, Direct: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	o := TransportOptions{Fallback: FallbackDirect, Direct: &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", b.hosts[addr])
-	}}
+	}}}
 	for when, kind := range []proxytest.Kind{proxytest.Dead, proxytest.SOCKS5} {
 		conn, used, err := b.pool.Dial(t.Context(), "shop.example:80", o)
 		if err != nil || used.ID != "" {
@@ -311,7 +311,7 @@ func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 	t.Parallel()
 	allowed := testutil.Must(addressfilter.New("127.0.0.1"))(t)
 	ways := map[string]func(b *bench) error{
-		"tunnel": func(b *bench) error { _, err := b.say(t, "shop.example:80", DialOptions{}); return err },
+		"tunnel": func(b *bench) error { _, err := b.say(t, "shop.example:80", TransportOptions{}); return err },
 		"request": func(b *bench) error {
 			_, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/")
 			return err
@@ -333,21 +333,6 @@ func TestPrivateAddressesOfNamesAreNotDialed(t *testing.T) {
 			if filter == nil && (tunnel.ReasonOf(err) != tunnel.PrivateAddress || p.Requests() != 0) {
 				t.Errorf("%s: got %v and %d requests, want reason %s and none", name, err, p.Requests(), tunnel.PrivateAddress)
 			}
-		}
-	}
-}
-
-// The default direct connection reaches public addresses only.
-func TestFallbackDirectReachesPublicAddressesOnly(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, hello, nil)
-	port := b.site.Listener.Addr().(*net.TCPAddr).Port
-	for _, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "site.test"} {
-		to := fmt.Sprintf("%s:%d", host, port)
-		_, _, dialed := b.pool.Dial(t.Context(), to, DialOptions{Fallback: FallbackDirect})
-		_, _, requested := get(t, b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect}), "http://"+to+"/")
-		if !addressfilter.Is(dialed) || !addressfilter.Is(requested) || b.hits.Load() != 0 {
-			t.Errorf("%s: got %v and %v and %d requests, want rejections and none", to, dialed, requested, b.hits.Load())
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/internal/addressfilter"
 	"muster/internal/retryafter"
 	"muster/proxies/tunnel"
 )
@@ -27,16 +26,15 @@ const (
 // defaultTries is the default number of proxies per request or tunnel.
 const defaultTries = 3
 
-// TransportOptions configure a Transport.
+// TransportOptions configure a Transport and Dial, which has no use for the last two.
 type TransportOptions struct {
 	PickOptions // Transport sets Site; Wait applies with FallbackWait only and defaults to 30 s there
 	// Fallback defaults to FallbackFail.
 	Fallback Fallback
 	// Tries is the maximum number of proxies per request. Defaults to 3.
 	Tries int
-	// Direct is the transport for FallbackDirect. The default connects to public addresses only and ignores proxy
-	// settings of the environment.
-	Direct http.RoundTripper
+	// Direct connects to the target with FallbackDirect. Required there.
+	Direct *http.Transport
 	// KeepEncoding keeps bodies compressed as received, for forwarding. Defaults to false.
 	KeepEncoding bool
 	// Again is called before a request that the site may have received is sent through another proxy. It waits for the
@@ -57,14 +55,8 @@ func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Site = site
 	o.Fallback = cmp.Or(o.Fallback, FallbackFail)
 	o.Tries = cmp.Or(o.Tries, defaultTries)
-	if o.Direct == nil {
-		o.Direct = direct
-	}
 	return &transport{pool: p, options: o}
 }
-
-// direct is the default of TransportOptions.Direct.
-var direct = (*addressfilter.Filter)(nil).Transport()
 
 type transport struct {
 	pool    *Pool
@@ -109,7 +101,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 	if err := tunnel.CheckTarget(tunnel.AddressOf(request.URL)); err != nil {
 		return nil, closeBody(request, err)
 	}
-	a := newAttempts(t.options.PickOptions, t.options.Fallback, tries)
+	a := newAttempts(t.options, tries)
 	a.pick.Filter.Connect = a.pick.Filter.Connect || request.URL.Scheme == "https"
 	a.pick.Filter.Plain = a.pick.Filter.Plain || request.URL.Scheme == "http"
 	received := false // the site may have received the last attempt

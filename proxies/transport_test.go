@@ -265,7 +265,7 @@ func TestErrorOfTargetIsKept(t *testing.T) {
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.Dead})
 	first := b.first(ids[0])
-	if _, _, err := b.pool.Dial(t.Context(), "down.example:80", DialOptions{PickOptions: first}); tunnel.ReasonOf(err) != tunnel.Upstream {
+	if _, _, err := b.pool.Dial(t.Context(), "down.example:80", TransportOptions{PickOptions: first}); tunnel.ReasonOf(err) != tunnel.Upstream {
 		t.Errorf("tunnel: got %v, want reason %s", err, tunnel.Upstream)
 	}
 	if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{PickOptions: first}), "http://down.example/"); tunnel.ReasonOf(err) != tunnel.Upstream {

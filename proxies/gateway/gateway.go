@@ -107,7 +107,7 @@ func (g *Gateway) SetKeys(keys []string) error {
 // dial opens a tunnel for a client.
 func (g *Gateway) dial(ctx context.Context, addr string, o proxies.PickOptions) (net.Conn, error) {
 	o.Site = siteOf(addr)
-	conn, _, err := g.cfg.Pool.Dial(ctx, addr, proxies.DialOptions{PickOptions: o, Fallback: g.cfg.Fallback, Tries: g.cfg.Tries, Direct: g.direct.DialContext})
+	conn, _, err := g.cfg.Pool.Dial(ctx, addr, proxies.TransportOptions{PickOptions: o, Fallback: g.cfg.Fallback, Tries: g.cfg.Tries, Direct: g.direct})
 	return conn, err
 }
 
