@@ -228,26 +228,6 @@ func TestSOCKS4IsNotPenalizedForLocalLookup(t *testing.T) {
 	b.wantFails(t, "in the end", 0, ids...)
 }
 
-// An invalid target is rejected immediately, without a request to a proxy.
-func TestInvalidTargetsUseNoProxy(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, hello, nil)
-	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
-	for _, target := range []string{"a..b:80", "a b:80", "a\r\nX-Y: z:80", "shop.example:0"} {
-		if _, err := b.say(t, target, TransportOptions{}); err == nil || !strings.Contains(err.Error(), "target address") {
-			t.Errorf("a tunnel to %q: got %v, want an error about the target", target, err)
-		}
-	}
-	for _, url := range []string{"http://a..b/", "https://a..b/", "http://shop.example:0/"} {
-		if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), url); err == nil || !strings.Contains(err.Error(), "target address") {
-			t.Errorf("%s: got %v, want an error about the target", url, err)
-		}
-	}
-	if n := b.exits[ids[0]].Requests(); n != 0 {
-		t.Errorf("got %d requests at the proxy, want none", n)
-	}
-}
-
 // A failed proxy does not prevent waiting for a busy one.
 func TestWaitContinuesAfterFailure(t *testing.T) {
 	t.Parallel()

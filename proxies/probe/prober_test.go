@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -247,94 +245,6 @@ func TestTotalTimeoutLimitsOtherTimeouts(t *testing.T) {
 		cfg.Judges = judge.URLs
 		if _, err := probe.New(cfg); err == nil || !strings.Contains(err.Error(), "must be at least 1") {
 			t.Errorf("%+v: got %v, want an error that names the minimum", cfg, err)
-		}
-	}
-}
-
-// A truncated response is never accepted, whatever the number of bytes.
-func TestTruncatedResponseIsDead(t *testing.T) {
-	t.Parallel()
-	judge := startJudge(t, probe.JudgeConfig{})
-	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 64})
-	var candidates []source.Candidate
-	for cut := range 60 { // in steps through head and body
-		l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		server := &http.Server{Handler: cutter(cut * 17)}
-		served := make(chan struct{})
-		go func() { defer close(served); _ = server.Serve(l) }()
-		t.Cleanup(func() { server.Close(); <-served })
-		pair := netip.MustParseAddrPort(l.Addr().String())
-		candidates = append(candidates, source.Candidate{Protocol: "http", Host: "127.0.0.1", Port: pair.Port(), Sources: []string{strconv.Itoa(cut)}})
-	}
-	err := prober.Each(t.Context(), slices.Values(candidates), func(r probe.Result) {
-		if r.Alive || r.Reason == "" {
-			t.Errorf("cut %s: got alive %t for reason %q, want it dead for one", r.Candidate.Sources[0], r.Alive, r.Reason)
-		}
-	})
-	testutil.Ok(t, err)
-}
-
-// cutter is a forwarding proxy that sends only the first n bytes of each response.
-func cutter(n int) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		if !r.URL.IsAbs() {
-			return
-		}
-		r.RequestURI = ""
-		response, err := http.DefaultTransport.RoundTrip(r)
-		if err != nil {
-			return
-		}
-		defer response.Body.Close()
-		var whole strings.Builder
-		_ = response.Write(&whole)
-		if n >= whole.Len() {
-			n = whole.Len() - 1
-		}
-		_, _ = conn.Write([]byte(whole.String()[:n]))
-	})
-}
-
-// A truncated SOCKS reply does not open a tunnel.
-func TestTruncatedSOCKSReplies(t *testing.T) {
-	t.Parallel()
-	judge := startJudge(t, probe.JudgeConfig{})
-	prober := newProber(t, probe.Config{Judges: judge.URLs})
-	replies := map[string][]string{
-		"socks5": {"\x05", "\x05\x00\x05", "\x05\x00\x05\x00\x00\x01\x7f", "\x05\x02", "\x05\x77", "\x05\x00\x05\x00\x00\x09xxxx", "\x05\x00\x05\x00\x00\x03\xffaa"},
-		"socks4": {"\x00", "\x00\x5a\x00", "\x00\x77\x00\x00\x00\x00\x00\x00", "\x09\x5a\x00\x00\x00\x00\x00\x00"},
-	}
-	for label, texts := range replies {
-		for _, text := range texts {
-			t.Run(fmt.Sprintf("%s/%x", label, text), func(t *testing.T) {
-				t.Parallel()
-				l := testutil.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					for {
-						conn, err := l.Accept()
-						if err != nil {
-							return
-						}
-						buffer := make([]byte, 64)
-						_, _ = conn.Read(buffer)
-						_, _ = conn.Write([]byte(text))
-						conn.Close()
-					}
-				}()
-				t.Cleanup(func() { l.Close(); <-done })
-				pair := netip.MustParseAddrPort(l.Addr().String())
-				r, err := prober.Probe(t.Context(), source.Candidate{Protocol: label, Host: "127.0.0.1", Port: pair.Port()})
-				if err != nil || r.Alive || r.Reason == "" {
-					t.Fatalf("got %+v %v", r, err)
-				}
-			})
 		}
 	}
 }

@@ -127,6 +127,25 @@ func TestTunnelErrorsHaveReasons(t *testing.T) {
 	}
 }
 
+// A truncated or unknown reply of a SOCKS proxy does not open a tunnel.
+func TestTruncatedSOCKSRepliesOpenNoTunnel(t *testing.T) {
+	t.Parallel()
+	for scheme, replies := range map[string][]string{
+		"socks5": {"\x05", "\x05\x00\x05", "\x05\x00\x05\x00\x00\x01\x7f", "\x05\x02", "\x05\x77", "\x05\x00\x05\x00\x00\x09xxxx", "\x05\x00\x05\x00\x00\x03\xffaa"},
+		"socks4": {"\x00", "\x00\x5a\x00", "\x00\x77\x00\x00\x00\x00\x00\x00", "\x09\x5a\x00\x00\x00\x00\x00\x00"},
+	} {
+		for _, reply := range replies {
+			d := scripted(t, scheme+"://%s", func(in *bufio.Reader, out io.Writer) {
+				_, _ = in.Peek(1)
+				_, _ = io.WriteString(out, reply)
+			})
+			if _, err := d.DialContext(t.Context(), "tcp", "8.8.8.8:80"); tunnel.ReasonOf(err) == "" {
+				t.Errorf("%s %q: got %v, want an error with a reason", scheme, reply, err)
+			}
+		}
+	}
+}
+
 func TestDialReasons(t *testing.T) {
 	t.Parallel()
 	refused := &tunnel.Dialer{Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
