@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -189,23 +188,12 @@ func (p *visitors) close() {
 	}
 }
 
+// visitStart fetches session.start, whatever its content.
 func (p *visitors) visitStart(ctx context.Context) error {
-	ctx, _ = measure(ctx)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.start, nil)
-	if err != nil {
-		return &Error{Class: ClientError, Err: fmt.Errorf("session.start: %w", err)}
-	}
-	res, err := p.client.http.Do(req)
-	if err == nil {
-		defer res.Body.Close()
-		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)
-		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // to reuse the connection
-	} else {
-		err = p.client.requestError(ctx, p.start, err)
-	}
+	_, err := p.client.getOnce(ctx, request{url: p.start, login: true})
 	e, ok := errors.AsType[*Error](err)
 	switch {
-	case !ok || e.Class == Empty:
+	case !ok || e.Class == Empty, e.Class == TooBig, e.Class == BadType, e.Class == Truncated:
 		return nil
 	case e.Class == Gone, e.Class == Robots, e.Class == Redirect: // final for a page, but an error for a session
 		e.Class = ClientError
