@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -477,7 +476,7 @@ const maxHead = 1 << 20
 type RecordHead struct {
 	Type    string
 	Records []json.RawMessage
-	More    bool // more records follow, or the next one is too large
+	More    bool // more records follow
 }
 
 // Head returns the first n records of each type of a job, in the order of the definition. It omits types without records and
@@ -489,7 +488,7 @@ func Head(ctx context.Context, s *Service, id string, n int) ([]RecordHead, erro
 	}
 	var heads []RecordHead
 	for _, f := range files {
-		head, err := headOf(f, n)
+		head, err := headOf(ctx, f, n)
 		if err != nil {
 			return nil, err
 		}
@@ -500,36 +499,26 @@ func Head(ctx context.Context, s *Service, id string, n int) ([]RecordHead, erro
 	return heads, nil
 }
 
-// headOf reads the first n lines of a file of records, which may not exist.
-func headOf(path string, n int) (RecordHead, error) {
-	head := RecordHead{Type: strings.TrimSuffix(filepath.Base(path), ".jsonl")}
-	from, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return head, nil
-	}
-	if err != nil {
-		return head, fmt.Errorf("read records: %w", err)
-	}
-	defer from.Close()
-	var end int64
-	for line, err := range lines.Of(io.LimitReader(from, maxHead)) {
-		if err != nil {
-			return head, fmt.Errorf("read records: %w", err)
+// errEnough ends the reading of a head.
+var errEnough = errors.New("the head is complete")
+
+// headOf reads the first n records of a file, which may not exist.
+func headOf(ctx context.Context, path string, n int) (RecordHead, error) {
+	head, size := RecordHead{Type: strings.TrimSuffix(filepath.Base(path), ".jsonl")}, 0
+	_, err := passOn(ctx, path, 0, func(record []byte) error {
+		if size += len(record); size > maxHead || len(head.Records) == n {
+			head.More = true
+			return errEnough
 		}
-		if len(head.Records) == n {
-			break
+		if json.Valid(record) {
+			head.Records = append(head.Records, record)
 		}
-		end += int64(len(line)) + 1
-		if line = bytes.TrimSpace(line); json.Valid(line) {
-			head.Records = append(head.Records, line)
-		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
 	}
-	info, err := from.Stat()
-	if err != nil {
-		return head, fmt.Errorf("read records: %w", err)
-	}
-	head.More = info.Size() > end // an incomplete or oversized line counts
-	return head, nil
+	return head, err
 }
 
 // followEvery is the interval at which Follow polls for records.
