@@ -3,6 +3,7 @@ package clip
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -33,4 +34,14 @@ func Line(s string, n int) string {
 		return string(rs[:n]) + "…"
 	}
 	return s
+}
+
+// Clean is Line for a text from elsewhere. Characters that are not printable count as white space.
+func Clean(s string, n int) string {
+	return Line(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s), n)
 }

@@ -8,12 +8,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"muster/internal/addressfilter"
+	"muster/internal/clip"
 	"muster/internal/retryafter"
 )
 
@@ -123,31 +122,13 @@ func classify(resp *http.Response, text []byte) Result {
 		a.Outcome = Refused
 	}
 	a.Err = fmt.Errorf("unexpected status %d %s", a.Status, http.StatusText(a.Status))
-	switch shown := beginning(text); {
+	switch shown := clip.Clean(string(text[:min(len(text), 4*maxShown)]), maxShown); {
 	case a.Status >= 300 && a.Status < 400:
 		a.Err = fmt.Errorf("%w; redirects are not followed", a.Err)
 	case shown != "":
 		a.Err = fmt.Errorf("%w: %s", a.Err, shown)
 	}
 	return a
-}
-
-// beginning returns the beginning of a text body on one line.
-func beginning(body []byte) string {
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return -1
-		}
-		return r
-	}, string(body[:min(len(body), 4*maxShown)]))
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxShown {
-		text = string(runes[:maxShown]) + "…"
-	}
-	return text
 }
 
 // failure returns the result for a request error.

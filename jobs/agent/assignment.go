@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/clip"
 	"muster/internal/logctx"
 	"muster/internal/tracing"
 	"muster/internal/wrap"
@@ -386,7 +387,7 @@ func (s *Service) end(ctx context.Context, h *assigned, outcome, message, digest
 	}
 	k := s.keys
 	v, err := scripts["end"].Run(ctx, s.rdb, []string{k.assignment(h.ID), k.held(h.Agent), k.numbers(h.Agent), k.hour(h.now)},
-		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), cleanLine(message, 500), h.now.UnixMilli(), took.Milliseconds(), used, maxNumbers).Slice()
+		h.ID, h.Agent, outcome, digest, int(keepEnded.Seconds()), clip.Clean(message, 500), h.now.UnixMilli(), took.Milliseconds(), used, maxNumbers).Slice()
 	s.waiters.noteEnd(h.Agent)
 	s.freeRoles(ctx, h)
 	if err != nil {

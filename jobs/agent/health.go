@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/clip"
 )
 
 const (
@@ -137,7 +139,7 @@ func (s *Service) ask(ctx context.Context, address string) (vital, string) {
 		if body[name] == nil {
 			return ""
 		}
-		return cleanLine(fmt.Sprint(body[name]), 200)
+		return clip.Clean(fmt.Sprint(body[name]), 200)
 	}
 	return vital{text("last_activity"), text("current_job_id")}, ""
 }

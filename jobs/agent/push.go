@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/clip"
 	"muster/internal/limit"
 	"muster/internal/logctx"
 	"muster/internal/retryafter"
@@ -104,7 +105,7 @@ func (s *Service) reportPush(ctx context.Context, permit limit.Permit, r respons
 	case pushCompleted, pushRefused, pushAccepted:
 		err = permit.Success(ctx)
 	case pushFailed, pushUnreachable:
-		err = permit.Failure(ctx, cleanLine(r.err.Error(), 100))
+		err = permit.Failure(ctx, clip.Clean(r.err.Error(), 100))
 	default:
 		if late {
 			err = permit.Failure(ctx, errDeadline.Error())
@@ -145,7 +146,7 @@ func (s *Service) finish(ctx context.Context, h *assigned, r Reply) error {
 		if d := r.After(); d != nil && *d >= 0 {
 			after = min(*d, maxRetryAfter)
 		}
-		return s.fail(ctx, h, &failure{cleanLine(r.Error, maxMessage), r.Permanent}, after, true, endFailed)
+		return s.fail(ctx, h, &failure{clip.Clean(r.Error, maxMessage), r.Permanent}, after, true, endFailed)
 	}
 	if err == nil {
 		err = s.complete(ctx, h, r.Answer(h.Takes))
@@ -240,7 +241,7 @@ func explain(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return "connection closed"
 	}
-	return cleanLine(err.Error(), 200)
+	return clip.Clean(err.Error(), 200)
 }
 
 // readRecord reads the record of an agent. It returns ErrNoAgent.

@@ -49,7 +49,7 @@ func ParseReply(raw []byte) (Reply, error) {
 
 // beginning returns the printable part of the first 200 bytes of a response.
 func beginning(raw []byte) string {
-	return cleanLine(clip.Bytes(string(raw[:min(len(raw), 200)]), 200), 200)
+	return clip.Clean(clip.Bytes(string(raw[:min(len(raw), 200)]), 200), 200)
 }
 
 // Answer returns the result for a stage that takes the job or items.

@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
-	"unicode"
 
 	"muster/internal/clip"
 	"muster/jobs"
@@ -41,16 +39,6 @@ func checkUsage(usage map[string]int64) error {
 		}
 	}
 	return nil
-}
-
-// cleanLine returns the first n characters of a text on one line, without control characters.
-func cleanLine(text string, n int) string {
-	return clip.Line(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && !unicode.IsSpace(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, " ")), n)
 }
 
 // loadOwned reads an assignment of the calling agent. It returns ErrNoneSuch, ErrNotYours, or jobs.ErrLeaseLost for a
@@ -204,7 +192,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 	if err := checkUsage(usage); err != nil {
 		return err
 	}
-	message = cleanLine(message, maxMessage)
+	message = clip.Clean(message, maxMessage)
 	if message == "" {
 		return bad("error", "give the reason of the failure")
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/clip"
 	"muster/internal/tracing"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -107,7 +108,7 @@ func (s *Service) runTask(ctx context.Context, h *assigned) {
 	reply := Reply{}
 	switch {
 	case errors.As(err, &failed) && failed.Code != tasktype.CodeUnregistered:
-		reply.Error = cleanLine(failed.Error(), maxMessage)
+		reply.Error = clip.Clean(failed.Error(), maxMessage)
 	case err != nil: // it did not run, or it is not known
 		s.warn(ctx, "run a Go task", err, "task", h.Role, "assignment", h.ID)
 		s.settle(ctx, h, nil, func(h *assigned) error { return s.fail(ctx, h, err, -1, false, endFailed) })

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
+	"muster/internal/clip"
 	"muster/jobs"
 	"muster/jobs/pipeline"
 )
@@ -224,10 +224,8 @@ func (p *page) row(name, value string) {
 	if name == "" || value == "" {
 		return
 	}
-	name = plain(name)
-	if rs := []rune(name); len(rs) > width/2 {
-		name = string(rs[:width/2-1]) + "…"
-	}
+	word := strings.TrimLeft(name, " ")
+	name = name[:len(name)-len(word)] + clip.Clean(word, width/2)
 	pad := strings.Repeat(" ", max(nameWidth-len([]rune(name)), 2))
 	p.wrap("  "+name+pad, strings.Repeat(" ", nameWidth+2), value)
 }
@@ -253,7 +251,7 @@ func (p *page) wrap(first, indent, text string) {
 		p.WriteString(strings.TrimRight(line, " ") + "\n")
 		line, used, begun = indent, len([]rune(indent)), false
 	}
-	for _, word := range strings.Fields(plain(text)) {
+	for _, word := range strings.Fields(clip.Clean(text, maxText)) {
 		rest := []rune(word)
 		if begun && used+1+len(rest) > width {
 			flush()
@@ -272,22 +270,4 @@ func (p *page) wrap(first, indent, text string) {
 	if begun || line != indent {
 		flush()
 	}
-}
-
-// plain is a text of users without control characters, which could change the terminal, and without most of a text
-// that fills pages.
-func plain(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unicode.IsGraphic(r):
-			return r
-		}
-		return -1
-	}, strings.ToValidUTF8(s, "�"))
-	if rs := []rune(s); len(rs) > maxText {
-		return string(rs[:maxText]) + "…"
-	}
-	return s
 }
