@@ -1,8 +1,10 @@
 package report
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -10,47 +12,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"muster/internal/wrap"
 	"muster/jobs"
 )
 
-// column is a column of the CSV report.
-type column struct {
-	name string
-	of   func(*jobs.Item) string
-}
-
-// columns are the columns of the CSV report, in order. Programs read them by name and by place: add new ones at the
-// end.
-func columns() []column {
-	return []column{
-		{"key", func(it *jobs.Item) string { return it.Key }},
-		{"id", func(it *jobs.Item) string { return it.ID }},
-		{"status", func(it *jobs.Item) string { return string(it.Status) }},
-		{"priority", func(it *jobs.Item) string { return it.Priority }},
-		{"name", func(it *jobs.Item) string { return it.Name }},
-		{"type", func(it *jobs.Item) string { return it.Type }},
-		{"text", func(it *jobs.Item) string { return it.Text }},
-		{"source_document", func(it *jobs.Item) string { return it.SourceDocument }},
-		{"source_location", func(it *jobs.Item) string { return it.SourceLocation }},
-		{"labels", func(it *jobs.Item) string { return joinList(labelsOf(it)) }},
-		{"research_notes", func(it *jobs.Item) string { return it.ResearchNotes }},
-		{"citations", func(it *jobs.Item) string { return joinList(it.Citations) }},
-		{"mentioned_objects", func(it *jobs.Item) string { return joinList(it.MentionedObjects) }},
-		{"mentioned_messages", func(it *jobs.Item) string { return joinList(it.MentionedMessages) }},
-		{"confidence_score", func(it *jobs.Item) string { return number(it.Confidence) }},
-		{"external_id", func(it *jobs.Item) string { return it.ExternalID }},
-		{"stage", func(it *jobs.Item) string { return it.Stage }},
-		{"agent", func(it *jobs.Item) string { return it.Agent }},
-		{"rejection_reason", func(it *jobs.Item) string { return it.RejectionReason }},
-		{"retry_count", func(it *jobs.Item) string { return strconv.Itoa(it.RetryCount) }},
-		{"last_error", func(it *jobs.Item) string { return it.LastError }},
-		{"data", func(it *jobs.Item) string { return string(it.Data) }},
-		{"created_at", func(it *jobs.Item) string { return stamp(it.CreatedAt) }},
-		{"updated_at", func(it *jobs.Item) string { return stamp(it.UpdatedAt) }},
-	}
+// columns are the columns of the CSV report, in order: the keys of an item in JSON. Programs read them by name and by
+// place: add new ones at the end.
+var columns = []string{
+	"key", "id", "status", "priority", "name", "type", "text", "source_document", "source_location", "labels", "research_notes", "citations",
+	"mentioned_objects", "mentioned_messages", "confidence_score", "external_id", "stage", "agent", "rejection_reason", "retry_count",
+	"last_error", "data", "created_at", "updated_at",
 }
 
 // WriteCSV writes the items of a job as CSV (RFC 4180): a header, and a row for each item. Lists are joined by "; ",
@@ -61,19 +33,15 @@ func WriteCSV(ctx context.Context, w io.Writer, src Source, id string) error {
 	if err != nil {
 		return err
 	}
-	columns := columns()
-	row := make([]string, len(columns))
-	for i, c := range columns {
-		row[i] = c.name
-	}
 	out := csv.NewWriter(w)
 	out.UseCRLF = true
-	if err := out.Write(row); err != nil {
+	if err := out.Write(columns); err != nil {
 		return fmt.Errorf("write the report on job %s: %w", id, err)
 	}
 	err = eachItem(ctx, src, j, func(it jobs.Item) error {
-		for i, c := range columns {
-			row[i] = escapeFormula(c.of(&it))
+		row, err := rowOf(it)
+		if err != nil {
+			return err
 		}
 		return out.Write(row)
 	})
@@ -84,30 +52,47 @@ func WriteCSV(ctx context.Context, w io.Writer, src Source, id string) error {
 	return wrap.Err(out.Error(), "write the report on job %s", id)
 }
 
-func joinList(list []string) string { return strings.Join(list, "; ") }
+// rowOf returns the values of the columns of an item.
+func rowOf(it jobs.Item) ([]string, error) {
+	data := string(it.Data)
+	it.Data = nil
+	raw, err := json.Marshal(it)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	fields := map[string]any{}
+	if err := d.Decode(&fields); err != nil {
+		return nil, err
+	}
+	fields["data"] = data
+	row := make([]string, len(columns))
+	for i, name := range columns {
+		row[i] = escapeFormula(textOf(fields[name]))
+	}
+	return row, nil
+}
 
-// labelsOf lists the labels that an item has.
-func labelsOf(it *jobs.Item) (labels []string) {
-	for _, label := range slices.Sorted(maps.Keys(it.Labels)) {
-		if it.Labels[label] {
-			labels = append(labels, label)
+// textOf returns a value of JSON as a text: a list joined, and of an object the names that are true.
+func textOf(value any) string {
+	var parts []string
+	switch v := value.(type) {
+	case nil:
+	case []any:
+		for _, part := range v {
+			parts = append(parts, fmt.Sprint(part))
 		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if v[name] == true {
+				parts = append(parts, name)
+			}
+		}
+	default:
+		return fmt.Sprint(v)
 	}
-	return labels
-}
-
-func number(f *float64) string {
-	if f == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*f, 'g', -1, 64)
-}
-
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
+	return strings.Join(parts, "; ")
 }
 
 // formulaStart matches the first character of a formula, also in a part of a text that a spreadsheet splits at
