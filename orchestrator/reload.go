@@ -145,7 +145,7 @@ func siteTexts(r *sites.Registry) map[string]string {
 		}
 	}
 	for _, b := range r.Broken() {
-		texts[b.Site] = b.Error()
+		texts[b.Name] = b.Error()
 	}
 	return texts
 }

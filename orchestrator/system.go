@@ -268,7 +268,7 @@ func (o *Orchestrator) logBroken() {
 		o.opts.Logger.Warn("invalid pipeline; fix its file to use it", "pipeline", b.Name, "file", b.File, "problems", b.Err)
 	}
 	for _, b := range o.Sites.Registry().Broken() {
-		o.opts.Logger.Warn("invalid site; fix its definition to scrape it", "site", b.Site, "file", b.File, "problems", b.Err)
+		o.opts.Logger.Warn("invalid site; fix its definition to scrape it", "site", b.Name, "file", b.File, "problems", b.Err)
 	}
 }
 

@@ -456,7 +456,7 @@ func (s *Service) Names(ctx context.Context) ([]string, error) {
 	rdb := s.cfg.Client.Redis()
 	names := s.registry.Names()
 	for _, b := range s.registry.Broken() {
-		names = append(names, b.Site)
+		names = append(names, b.Name)
 	}
 	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
 		there, err := rdb.SMembers(ctx, set).Result()

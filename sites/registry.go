@@ -12,32 +12,23 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"muster/internal/nearest"
+	"muster/internal/catalog"
 	"muster/sites/definition"
 )
 
 // A Registry is a set of sites by name. It is safe for concurrent use. Only Replace and Add change it.
 type Registry struct {
-	sites atomic.Pointer[siteSet]
+	sites atomic.Pointer[definition.Set] // its content is immutable
 	// knownTexts has the hashes of all definitions with references to secrets that this registry ever had: their jobs may still
 	// run.
 	knownTexts sync.Map
 }
 
-// siteSet is the content of a registry. It is immutable once shared.
-type siteSet struct {
-	defs   map[string]*definition.Definition
-	broken []*definition.BrokenError
-}
-
 // NewRegistry returns a registry of definitions. If two have the same name, the later one wins.
 func NewRegistry(defs ...*definition.Definition) *Registry {
-	byName := map[string]*definition.Definition{}
-	for _, d := range defs {
-		byName[d.Site] = d
-	}
 	r := &Registry{}
-	r.set(&siteSet{defs: byName})
+	r.set(definition.NewSet())
+	r.Add(defs...)
 	return r
 }
 
@@ -46,16 +37,16 @@ func (r *Registry) Replace(by *Registry) { r.set(by.sites.Load()) }
 
 // Add adds definitions until the next Replace. They replace definitions of the same name.
 func (r *Registry) Add(defs ...*definition.Definition) {
-	now := r.sites.Load()
-	next := &siteSet{defs: maps.Clone(now.defs), broken: now.broken}
+	next := *r.sites.Load()
+	next.Valid = maps.Clone(next.Valid)
 	for _, d := range defs {
-		next.defs[d.Site] = d
+		next.Valid[d.Site] = d
 	}
-	r.set(next)
+	r.set(&next)
 }
 
-func (r *Registry) set(s *siteSet) {
-	for _, d := range s.defs {
+func (r *Registry) set(s *definition.Set) {
+	for _, d := range s.Valid {
 		if d.Refers() {
 			r.knownTexts.Store(sha256.Sum256(d.YAML()), true)
 		}
@@ -101,51 +92,38 @@ func (r *Registry) MissingSecrets(getenv func(name string) (string, bool), names
 // name. A missing directory is an error only with mustExist. An invalid definition in the directory is not an error: its site is
 // broken. A site is also broken if it depends on an unknown site, or on itself through others.
 func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
-	shipped, err := definition.Shipped()
+	set, err := definition.Shipped()
 	if err != nil {
 		return nil, err
 	}
-	var own []*definition.Definition
-	var broken []*definition.BrokenError
 	if dir != "" {
-		own, broken, err = definition.LoadDir(dir)
-		if err != nil && (mustExist || !errors.Is(err, fs.ErrNotExist)) {
+		if err := definition.LoadDir(set, dir); err != nil && (mustExist || !errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
 	}
-	r := NewRegistry(append(shipped, own...)...)
-	r.breakSites(broken)
+	r := &Registry{}
+	r.set(set)
 	for range 2 { // an unknown dependency hides a cycle
-		r.breakSites(r.wrongDepends())
+		wrong := r.wrongDepends()
+		for _, name := range slices.Sorted(maps.Keys(wrong)) {
+			set.Break(name, set.Valid[name].File(), wrong[name])
+		}
 	}
 	return r, nil
 }
 
-// breakSites marks sites as broken.
-func (r *Registry) breakSites(broken []*definition.BrokenError) {
-	h := r.sites.Load()
-	for _, b := range broken {
-		delete(h.defs, b.Site)
-	}
-	h.broken = append(h.broken, broken...)
-}
-
-// wrongDepends returns the sites with invalid dependencies.
-func (r *Registry) wrongDepends() []*definition.BrokenError {
-	var wrong []*definition.BrokenError
-	for _, name := range r.Names() {
-		d := r.sites.Load().defs[name]
-		problem := func(text string) {
-			wrong = append(wrong, &definition.BrokenError{Site: name, File: d.File(), Err: d.Problem("depends_on", text)})
-		}
+// wrongDepends returns the problems of sites with invalid dependencies.
+func (r *Registry) wrongDepends() map[string]error {
+	wrong := map[string]error{}
+	for name, d := range r.sites.Load().Valid {
 		for _, on := range d.DependsOn {
 			if _, err := r.Definition(on); errors.As(err, new(*UnknownError)) {
-				problem(err.Error())
+				wrong[name] = errors.Join(wrong[name], d.Problem("depends_on", err.Error()))
 			}
 		}
 		_, err := r.Order(name)
 		if cycle, ok := errors.AsType[cycleError](err); ok && cycle[0] == name {
-			problem(cycle.Error())
+			wrong[name] = errors.Join(wrong[name], d.Problem("depends_on", cycle.Error()))
 		}
 	}
 	return wrong
@@ -154,7 +132,7 @@ func (r *Registry) wrongDepends() []*definition.BrokenError {
 // Schedules returns the schedules of the sites in their definitions and in settings, which have precedence and may be off.
 func (r *Registry) Schedules(settings map[string]string) map[string]string {
 	specs := map[string]string{}
-	for name, d := range r.sites.Load().defs {
+	for name, d := range r.sites.Load().Valid {
 		specs[name] = d.Schedule
 	}
 	maps.Copy(specs, settings)
@@ -163,59 +141,37 @@ func (r *Registry) Schedules(settings map[string]string) map[string]string {
 }
 
 // Broken returns the sites that cannot be scraped, with the errors of their definitions. A site may occur more than once.
-func (r *Registry) Broken() []*definition.BrokenError { return r.sites.Load().broken }
+func (r *Registry) Broken() []*catalog.BrokenError { return r.sites.Load().Broken }
 
 // Names returns the names of the sites, sorted.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.sites.Load().defs)) }
+func (r *Registry) Names() []string { return r.sites.Load().Names() }
 
 // CustomNames returns the sites that are not shipped or that replace shipped ones, sorted, including broken ones.
 func (r *Registry) CustomNames() []string {
 	var names []string
 	h := r.sites.Load()
-	for name, d := range h.defs {
+	for name, d := range h.Valid {
 		if !d.IsShipped() {
 			names = append(names, name)
 		}
 	}
-	for _, b := range h.broken {
-		names = append(names, b.Site)
+	for _, b := range h.Broken {
+		names = append(names, b.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Definition returns the definition of a site. The error is a *definition.BrokenError for a broken site, or an *UnknownError.
+// Definition returns the definition of a site. The error is a *catalog.BrokenError for a broken site, or an *UnknownError.
 func (r *Registry) Definition(name string) (*definition.Definition, error) {
-	h := r.sites.Load()
-	if d, ok := h.defs[name]; ok {
-		return d, nil
-	}
-	for _, b := range h.broken {
-		if b.Site == name {
-			return nil, b
-		}
-	}
-	return nil, r.Unknown(name)
+	return r.sites.Load().Get(name)
 }
 
 // UnknownError means that a site does not exist.
-type UnknownError struct {
-	Name    string
-	Nearest string // a site with a similar name, or ""
-}
-
-// Error suggests the nearest name.
-func (e *UnknownError) Error() string {
-	if e.Nearest != "" {
-		return fmt.Sprintf("no site %q; did you mean %q?", e.Name, e.Nearest)
-	}
-	return fmt.Sprintf("no site %q; see muster sites list", e.Name)
-}
+type UnknownError = catalog.UnknownError
 
 // Unknown returns an *UnknownError for a name.
-func (r *Registry) Unknown(name string) error {
-	return &UnknownError{Name: name, Nearest: nearest.Word(name, r.Names())}
-}
+func (r *Registry) Unknown(name string) error { return r.sites.Load().Unknown(name) }
 
 // cycleError is the error of a path of dependencies from a site to itself.
 type cycleError []string
@@ -236,7 +192,7 @@ func (r *Registry) Order(names ...string) ([]string, error) {
 			return cycleError(append(path[i:], name))
 		}
 		d, err := r.Definition(name)
-		if errors.As(err, new(*definition.BrokenError)) {
+		if errors.As(err, new(*catalog.BrokenError)) {
 			d = &definition.Definition{}
 		} else if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/catalog"
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/sites/definition"
@@ -166,7 +167,7 @@ func TestRegistry(t *testing.T) {
 		"two":                 "two → one → two",
 	} {
 		_, err := r.Definition(site)
-		if !errors.As(err, new(*definition.BrokenError)) || !strings.Contains(err.Error(), want) {
+		if !errors.As(err, new(*catalog.BrokenError)) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want a BrokenError with %q", site, err, want)
 		}
 	}

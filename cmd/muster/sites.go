@@ -161,7 +161,7 @@ func listSites(env environment, cfg config.Config, asJSON bool) error {
 	}
 	slices.SortStableFunc(rows, func(a, b listedSite) int { return cmp.Compare(min(len(b.File), 1), min(len(a.File), 1)) }) // shipped ones last
 	for _, b := range registry.Broken() {
-		rows = append(rows, listedSite{b.Site, "", b.File, schedules[b.Site], "", strings.Split(b.Err.Error(), "\n")})
+		rows = append(rows, listedSite{b.Name, "", b.File, schedules[b.Name], "", strings.Split(b.Err.Error(), "\n")})
 	}
 	if asJSON {
 		return printJSON(env.stdout, rows)

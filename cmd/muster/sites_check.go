@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/catalog"
 	"muster/internal/clip"
 	"muster/orchestrator"
 	"muster/sites/definition"
@@ -70,7 +71,7 @@ func checkSites(env environment, c *cli.Context, paths []string) error {
 	var errs []error
 	for _, path := range paths {
 		info, err := os.Stat(path)
-		var defs []*definition.Definition
+		found := definition.NewSet()
 		switch {
 		case err == nil && filepath.Base(path) == definition.DefaultsFile:
 			dir := filepath.Dir(path)
@@ -78,25 +79,24 @@ func checkSites(env environment, c *cli.Context, paths []string) error {
 				fmt.Fprintf(env.stdout, "ok: %s\n", path)
 			}
 		case err == nil && info.IsDir():
-			var broken []*definition.BrokenError
-			defs, broken, err = definition.LoadDir(path)
-			err = errors.Join(err, problemsOf(broken))
+			err = definition.LoadDir(found, path)
+			err = errors.Join(err, problemsOf(found.Broken))
 		default:
 			var def *definition.Definition
 			if def, err = siteOf(env, c, path); err == nil {
-				defs = append(defs, def)
+				found.Valid[def.Site] = def
 			}
 		}
 		errs = append(errs, err)
-		for _, def := range defs {
-			fmt.Fprintf(env.stdout, "ok: %s (%s)\n", def.Site, def.File())
+		for _, name := range found.Names() {
+			fmt.Fprintf(env.stdout, "ok: %s (%s)\n", name, found.Valid[name].File())
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // problemsOf joins the problems of definitions.
-func problemsOf(broken []*definition.BrokenError) error {
+func problemsOf(broken []*catalog.BrokenError) error {
 	var errs []error
 	for _, b := range broken {
 		errs = append(errs, b.Err)

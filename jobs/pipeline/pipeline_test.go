@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/catalog"
 	"muster/internal/testutil"
 )
 
@@ -163,8 +164,7 @@ func TestBrokenFilesDoNotStopTheOthers(t *testing.T) {
 		"twice.yaml": stage, "twice.yml": stage, "notes.txt": "not read", ".hidden.yaml": "not read",
 	})
 	testutil.Ok(t, os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700))
-	r, err := Load(dir)
-	testutil.Ok(t, err)
+	r := testutil.Must(Load(dir))(t)
 	var names []string
 	for _, p := range r.List() {
 		names = append(names, p.Name)
@@ -179,48 +179,30 @@ func TestBrokenFilesDoNotStopTheOthers(t *testing.T) {
 	if got, want := strings.Join(broken, " "), "bad default folder twice"; got != want {
 		t.Errorf("got the broken pipelines %q, want %q", got, want)
 	}
-	_, err = r.Get("bad")
-	if want := filepath.Join(dir, "bad.yaml") + `:2:1: unknown key "nmae"; did you mean "name"?`; !errors.As(err, new(*BrokenError)) || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
+	for name, want := range map[string]string{"bad": `:2:1: unknown key "nmae"; did you mean "name"?`, "folder": ": cannot be read: not a regular file"} {
+		if _, err := r.Get(name); !errors.As(err, new(*catalog.BrokenError)) || !strings.Contains(err.Error(), filepath.Join(dir, name)+".yaml"+want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 	// An invalid file that replaces a shipped pipeline does not restore the shipped one.
-	if _, err := r.Get("default"); !errors.As(err, new(*BrokenError)) {
-		t.Errorf("a broken default: got %v, want a *BrokenError", err)
+	if _, err := r.Get("default"); !errors.As(err, new(*catalog.BrokenError)) {
+		t.Errorf("a broken default: got %v, want a *catalog.BrokenError", err)
 	}
 	if got, want := r.File("good"), filepath.Join(dir, "good.yaml"); got != want {
 		t.Errorf("got the file %q, want %q", got, want)
 	}
 }
 
-func TestUnreadableFilesAreBroken(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, map[string]string{"public.yaml": stage})
-	testutil.Ok(t, errors.Join(os.Chmod(filepath.Join(dir, "public.yaml"), 0o666), os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o700)))
-	r := testutil.Must(Load(dir))(t)
-	want := map[string]string{"public": "cannot be read: untrusted", "folder": "cannot be read: not a regular file"}
-	for _, b := range r.Broken() {
-		if !strings.Contains(b.Error(), want[b.Name]) || strings.Count(b.Error(), b.File) != 1 {
-			t.Errorf("%s: got %v, want %q", b.Name, b, want[b.Name])
-		}
-		delete(want, b.Name)
-	}
-	if len(want) > 0 {
-		t.Errorf("got %v, want also %v", r.Broken(), want)
-	}
-}
-
 func TestUnknownNameSuggestsTheNearest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"papers.yaml": stage, "public.yaml": stage})
-	testutil.Ok(t, os.Chmod(filepath.Join(dir, "public.yaml"), 0o666))
+	write(t, dir, map[string]string{"papers.yaml": stage})
 	r := testutil.Must(Load(dir))(t)
 	for name, want := range map[string]string{
-		"paper":    `no pipeline "paper"; did you mean "papers"? (known: default, papers)`,
-		"whatever": `no pipeline "whatever" (known: default, papers)`,
+		"paper":    `no pipeline "paper"; did you mean "papers"?`,
+		"whatever": `no pipeline "whatever"; see muster pipelines list`,
 	} {
-		if _, err := r.Get(name); !errors.As(err, new(*UnknownError)) || err.Error() != want {
+		if _, err := r.Get(name); !errors.As(err, new(*catalog.UnknownError)) || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"muster/internal/catalog"
 	"muster/internal/httpproblem"
 	"muster/jobs"
 	"muster/jobs/agent"
@@ -14,7 +15,6 @@ import (
 	"muster/orchestrator/webhook"
 	"muster/proxies"
 	"muster/sites"
-	"muster/sites/definition"
 	tasksapi "muster/tasks/api"
 	"muster/tasks/workqueue"
 )
@@ -56,7 +56,7 @@ func problemOf(err error, prefix string) *Problem {
 		return problem(http.StatusRequestEntityTooLarge, "%v; see the setting jobs.max_document_mb", err)
 	case errors.As(err, new(*sites.UnknownError)):
 		return problem(http.StatusNotFound, "%v", err)
-	case errors.As(err, new(*definition.BrokenError)):
+	case errors.As(err, new(*catalog.BrokenError)):
 		p := problem(http.StatusConflict, "%v", err)
 		p.Code = "invalid_definition"
 		return p

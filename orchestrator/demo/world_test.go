@@ -123,14 +123,14 @@ func TestListsContainAllProxies(t *testing.T) {
 func TestDefinitionsLoad(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	got, broken, err := definition.LoadDir(w.Definitions)
-	if err != nil || len(broken) > 0 {
-		t.Fatal(err, broken)
+	got := definition.NewSet()
+	if err := definition.LoadDir(got, w.Definitions); err != nil || len(got.Broken) > 0 {
+		t.Fatal(err, got.Broken)
 	}
-	if len(got) != len(w.Sites()) {
-		t.Fatalf("%d definitions, want %d", len(got), len(w.Sites()))
+	if len(got.Valid) != len(w.Sites()) {
+		t.Fatalf("%d definitions, want %d", len(got.Valid), len(w.Sites()))
 	}
-	for _, d := range got {
+	for _, d := range got.Valid {
 		if d.Proxy.Fallback != definition.FallbackFail {
 			t.Errorf("%s may be fetched without a proxy", d.Site)
 		}

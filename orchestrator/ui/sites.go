@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
+	"muster/internal/catalog"
 	"muster/internal/webui"
 	"muster/sites"
-	"muster/sites/definition"
 	"muster/sites/report"
 	"muster/tasks"
 )
@@ -60,7 +60,7 @@ type sitesData struct {
 	webui.Part
 	Sites  []sites.State // sites with a job or a pause, worst first
 	Idle   []sites.State
-	Broken []*definition.BrokenError
+	Broken []*catalog.BrokenError
 }
 
 func (p *pages) listSites(ctx context.Context, r *http.Request) (webui.View, error) {

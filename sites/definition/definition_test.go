@@ -61,12 +61,8 @@ func TestExampleHasTheRealDefaults(t *testing.T) {
 
 func TestShippedLoad(t *testing.T) {
 	t.Parallel()
-	defs := testutil.Must(Shipped())(t)
-	var names []string
-	for _, d := range defs {
-		names = append(names, d.Site)
-	}
-	if got, want := strings.Join(names, " "), "books.toscrape.com quotes.toscrape.com"; got != want {
+	set := testutil.Must(Shipped())(t)
+	if got, want := strings.Join(set.Names(), " "), "books.toscrape.com quotes.toscrape.com"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -124,11 +120,11 @@ func TestLoadDir(t *testing.T) {
 	write("b.yaml", good)
 	write("a.yml", strings.Replace(good, "site: shop.example", "site: a.example", 1))
 	write("notes.txt", "not a definition")
-	defs, broken, err := LoadDir(dir)
-	if err != nil || len(broken) > 0 || len(defs) != 2 || defs[0].Site != "a.example" {
-		t.Fatalf("got %v, %v, %v", defs, broken, err)
+	set := NewSet()
+	if err := LoadDir(set, dir); err != nil || len(set.Broken) > 0 || strings.Join(set.Names(), " ") != "a.example shop.example" {
+		t.Fatalf("got %v, %v, %v", set.Names(), set.Broken, err)
 	}
-	if _, _, err := LoadDir(filepath.Join(dir, "none")); err == nil {
+	if err := LoadDir(set, filepath.Join(dir, "none")); err == nil {
 		t.Error("a missing folder: got no error, want one")
 	}
 
@@ -141,25 +137,25 @@ func TestLoadDir(t *testing.T) {
 	testutil.Ok(t, os.Symlink("nowhere", filepath.Join(dir, "g.yaml")))
 	write("h.yaml", strings.Replace(good, "site: shop.example", "site: h.example", 1))
 	testutil.Ok(t, os.Chmod(filepath.Join(dir, "h.yaml"), 0o666))
-	defs, broken, err = LoadDir(dir)
-	if err != nil || len(defs) != 1 || defs[0].Site != "a.example" {
-		t.Errorf("got %v, error %v, want a.example alone", defs, err)
+	set = NewSet()
+	if err := LoadDir(set, dir); err != nil || strings.Join(set.Names(), " ") != "a.example" {
+		t.Errorf("got %v, error %v, want a.example alone", set.Names(), err)
 	}
 	want := map[string]string{ // by site, the error
-		"shop.example": "c.yaml:1:7: site: \"shop.example\" is already defined in " + dir + "/b.yaml",
+		"shop.example": "c.yaml:1:1: " + dir + "/b.yaml has the site shop.example already",
 		"d.example":    "d.yaml:2:1: unknown key \"startt\"",
 		"e.example":    "e.yaml:",
 		"f":            "f.yaml:",
-		"g":            "read site definition: stat g.yaml",
-		"h":            "read site definition: open h.yaml: untrusted",
+		"g":            "g.yaml: cannot be read: no such file",
+		"h":            "h.yaml: cannot be read: untrusted",
 	}
-	for _, b := range broken {
-		if text := want[b.Site]; text == "" || !strings.Contains(b.Error(), text) || filepath.Dir(b.File) != dir {
-			t.Errorf("%s, file %s: got %q, want %q", b.Site, b.File, b, text)
+	for _, b := range set.Broken {
+		if text := want[b.Name]; text == "" || !strings.Contains(b.Error(), text) || filepath.Dir(b.File) != dir {
+			t.Errorf("%s, file %s: got %q, want %q", b.Name, b.File, b, text)
 		}
 	}
-	if len(broken) != len(want) {
-		t.Errorf("got %d broken sites, want %d", len(broken), len(want))
+	if len(set.Broken) != len(want) {
+		t.Errorf("got %d broken sites, want %d", len(set.Broken), len(want))
 	}
 }
 

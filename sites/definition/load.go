@@ -2,7 +2,6 @@ package definition
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,10 +9,10 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	_ "time/tzdata" // for timezone, on machines without time zones
 
+	"muster/internal/catalog"
 	"muster/internal/trust"
 	"muster/internal/yamlstrict"
 )
@@ -24,16 +23,25 @@ const maxFile = yamlstrict.MaxSize
 //go:embed shipped/*.yaml
 var shipped embed.FS
 
-// Shipped returns the definitions that are part of the program, sorted by site.
-func Shipped() ([]*Definition, error) {
-	defs, broken, err := loadDir(shipped, "shipped", "shipped")
-	for _, b := range broken {
-		err = errors.Join(err, b.Err)
+// Set has definitions by site.
+type Set = catalog.Set[*Definition]
+
+// NewSet returns an empty set.
+func NewSet() *Set { return &Set{Kind: "site", Valid: map[string]*Definition{}} }
+
+// Shipped returns the definitions that are part of the program.
+func Shipped() (*Set, error) {
+	set := NewSet()
+	if err := readDir(set, shipped, "shipped", "shipped"); err != nil {
+		return nil, err
 	}
-	for _, d := range defs {
+	for _, b := range set.Broken {
+		return nil, b
+	}
+	for _, d := range set.Valid {
 		d.shipped = true
 	}
-	return defs, err
+	return set, nil
 }
 
 // Load reads a definition file and the defaults in its directory. It returns Problems if the file is readable but invalid.
@@ -55,77 +63,31 @@ func Load(name string) (*Definition, error) {
 	return parseWith(name, data, s)
 }
 
-// BrokenError means that a site cannot be scraped because its definition is unreadable or invalid.
-type BrokenError struct {
-	Site string // from the file, or the file name without extension
-	File string
-	Err  error // a Problem, Problems, or the error of reading the file
-}
-
-func (e *BrokenError) Error() string {
-	return fmt.Sprintf("site %s has an invalid definition:\n%v", e.Site, e.Err)
-}
-
-func (e *BrokenError) Unwrap() error { return e.Err }
-
 // siteLine matches the site in a file, even if the rest is invalid YAML.
 var siteLine = regexp.MustCompile(`(?m)^site:[ \t]*["']?([A-Za-z0-9._-]+)`)
 
-// newBrokenError returns the error of a file; data is its content, or nil.
-func newBrokenError(file string, data []byte, err error) *BrokenError {
-	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
-	if m := siteLine.FindSubmatch(data); m != nil {
-		name = string(m[1])
-	}
-	return &BrokenError{Site: name, File: file, Err: err}
+// LoadDir adds every *.yaml and *.yml file of a directory to a set, with the defaults of the directory. Invalid files do not
+// cause an error: their sites are broken, and so are all definitions of a site that has more than one.
+func LoadDir(set *Set, dir string) error {
+	return readDir(set, os.DirFS(dir), ".", dir)
 }
 
-// LoadDir reads every *.yaml and *.yml file of a directory, sorted by site, with the defaults of the directory. Invalid files do
-// not cause an error: they are returned as wrong, and so are all definitions of a site that has more than one.
-func LoadDir(dir string) (defs []*Definition, wrong []*BrokenError, err error) {
-	if _, err := os.Stat(dir); err != nil {
-		return nil, nil, fmt.Errorf("read site definitions: %w", err)
-	}
-	return loadDir(os.DirFS(dir), ".", dir)
-}
-
-func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*BrokenError, err error) {
-	entries, err := fs.ReadDir(fsys, root)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read site definitions in %s: %w", shown, err)
-	}
+func readDir(set *Set, fsys fs.FS, root, shown string) error {
 	s, serr := readShared(fsys, root, shown)
-	first := map[string]*Definition{} // by site
-	for _, e := range entries {
-		if ext := path.Ext(e.Name()); e.IsDir() || e.Name() == DefaultsFile || (ext != ".yaml" && ext != ".yml") {
-			continue
+	return set.Read(fsys, root, shown, DefaultsFile, maxFile, func(file string, data []byte) (string, *Definition, error) {
+		name := strings.TrimSuffix(path.Base(file), path.Ext(file))
+		if m := siteLine.FindSubmatch(data); m != nil {
+			name = string(m[1])
 		}
-		file := path.Join(shown, e.Name())
-		data, err := trust.ReadFile(fsys, path.Join(root, e.Name()), maxFile+1)
-		if err != nil {
-			wrong = append(wrong, newBrokenError(file, nil, fmt.Errorf("read site definition: %w", err)))
-			continue
+		if serr != nil {
+			return name, nil, serr
 		}
-		def, err := (*Definition)(nil), serr
+		def, err := parseWith(file, data, s)
 		if err == nil {
-			def, err = parseWith(file, data, s)
+			name = def.Site
 		}
-		if err != nil {
-			wrong = append(wrong, newBrokenError(file, data, err))
-			continue
-		}
-		if other := first[def.Site]; other != nil {
-			wrong = append(wrong, newBrokenError(file, data, def.Problem("site", fmt.Sprintf("%q is already defined in %s; rename one of them", def.Site, other.file))))
-			continue
-		}
-		first[def.Site] = def
-		defs = append(defs, def)
-	}
-	defs = slices.DeleteFunc(defs, func(d *Definition) bool {
-		return slices.ContainsFunc(wrong, func(b *BrokenError) bool { return b.Site == d.Site })
+		return name, def, err
 	})
-	slices.SortFunc(defs, func(a, b *Definition) int { return strings.Compare(a.Site, b.Site) })
-	return defs, wrong, nil
 }
 
 // Parse reads a definition from data or from the result of YAML. Problems name the file.

@@ -37,11 +37,11 @@ func TestDefaultsOfAFolder(t *testing.T) {
 		DefaultsFile: "--- # defaults of all\n" + sharedText, "other.yaml": "# X\n\n--- # defaults of other\n" + strings.Replace(good, "shop.example", "other.example", 1),
 		"shop.yaml": good + "politeness: {delay: 1s}\nscope: {drop_params: [c]}\nheaders: {X-C: own}\nsession: {login: {url: /l, fields: {a: b}, signed_in: a}}\n",
 	})
-	defs, wrong, err := LoadDir(dir)
-	if err != nil || len(wrong) > 0 || len(defs) != 2 {
-		t.Fatalf("got %d definitions, %v, %v, want 2", len(defs), wrong, err)
+	set := NewSet()
+	if err := LoadDir(set, dir); err != nil || len(set.Broken) > 0 || len(set.Valid) != 2 {
+		t.Fatalf("got %d definitions, %v, %v, want 2", len(set.Valid), set.Broken, err)
 	}
-	other, shop := defs[0], defs[1]
+	other, shop := set.Valid["other.example"], set.Valid["shop.example"]
 	if other.Politeness.Delay != 5*time.Second || other.UserAgent != "shared/1" || other.Headers["X-B"] != "shared" || other.Session.Start != "/hello" {
 		t.Errorf("got %+v, want the defaults of the folder", other)
 	}
@@ -76,11 +76,11 @@ func TestProblemsOfDefaults(t *testing.T) {
 		"session: {max: 3}\n":                 `_defaults.yaml:1:11: session: the key max was removed`,
 	} {
 		dir := folder(t, map[string]string{DefaultsFile: text, "shop.yaml": good})
-		_, wrong, err := LoadDir(dir)
-		if err != nil || len(wrong) != 1 || wrong[0].Site != "shop.example" || !strings.Contains(wrong[0].Err.Error(), want) {
-			t.Errorf("%s: got %v, %v, want that shop.example is broken by %s", text, wrong, err, want)
+		set := NewSet()
+		if err := LoadDir(set, dir); err != nil || len(set.Broken) != 1 || set.Broken[0].Name != "shop.example" || !strings.Contains(set.Broken[0].Err.Error(), want) {
+			t.Errorf("%s: got %v, %v, want that shop.example is broken by %s", text, set.Broken, err, want)
 		}
-		_, err = Load(filepath.Join(dir, "shop.yaml"))
+		_, err := Load(filepath.Join(dir, "shop.yaml"))
 		if _, ok := errors.AsType[*Problem](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
