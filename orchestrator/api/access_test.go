@@ -408,15 +408,17 @@ func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
 	h, f := handler(t, cfg), populate(t, cfg, "")
 	pause := "/v1/agents/" + f.agent + "/pause"
 	for origin, allowed := range map[string]bool{"https://app.example": true, "http://app.example": false, "https://evil.example": false, "https://app.example.evil.example": false, "null": false} {
-		w := ask(t, h, "OPTIONS", "/jobs", header("Origin", origin), header("Access-Control-Request-Method", "POST"),
-			header("Access-Control-Request-Headers", "authorization,content-type"), header("Sec-Fetch-Site", "cross-site"))
-		if got := w.Header().Get("Access-Control-Allow-Origin"); (got == origin) != allowed || !allowed && got != "" || allowed && w.Code != http.StatusNoContent {
-			t.Errorf("preflight from %s: got %d %v, want it allowed: %v", origin, w.Code, w.Header(), allowed)
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			w := ask(t, h, "OPTIONS", "/jobs", header("Origin", origin), header("Access-Control-Request-Method", method),
+				header("Access-Control-Request-Headers", "authorization,content-type"), header("Sec-Fetch-Site", "cross-site"))
+			if got := w.Header().Get("Access-Control-Allow-Origin"); (got == origin) != allowed || !allowed && got != "" || allowed && w.Code != http.StatusNoContent {
+				t.Errorf("preflight of %s from %s: got %d %v, want it allowed: %v", method, origin, w.Code, w.Header(), allowed)
+			}
+			if got := w.Header().Get("Access-Control-Allow-Credentials"); got != "" {
+				t.Errorf("preflight of %s from %s allows the login of the browser: %s", method, origin, got)
+			}
 		}
-		if got := w.Header().Get("Access-Control-Allow-Credentials"); got != "" {
-			t.Errorf("preflight from %s allows the login of the browser: %s", origin, got)
-		}
-		w = ask(t, h, "POST", pause, header("Origin", origin), header("Sec-Fetch-Site", "cross-site"), bearer(keys["operator"]))
+		w := ask(t, h, "POST", pause, header("Origin", origin), header("Sec-Fetch-Site", "cross-site"), bearer(keys["operator"]))
 		if got := w.Header().Get("Access-Control-Allow-Origin"); (w.Code == 200) != allowed || !allowed && (w.Code != 403 || got != "") || allowed && got != origin {
 			t.Errorf("POST from %s: got %d %v, want it allowed: %v", origin, w.Code, w.Header(), allowed)
 		}

@@ -88,7 +88,7 @@ func (c Config) crossOrigin() (func(http.Handler) http.Handler, error) {
 	}
 	shared := cors.New(cors.Options{
 		AllowedOrigins: c.Origins,
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "Last-Event-ID", requestIDHeader},
 		ExposedHeaders: []string{"ETag", "Location", "Retry-After", "RateLimit", "RateLimit-Policy", requestIDHeader},
 		MaxAge:         600, // seconds
