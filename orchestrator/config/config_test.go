@@ -201,7 +201,7 @@ func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 		{"agents.static", []string{`[{"role":"creator","url":"http://a:1"}]`, `[{"name":"x","roles":["a","b"],"url":"https://a","capacity":1000}]`},
 			[]string{`{}`, `[{}]`, `[{"role":"creator"}]`, `[{"url":"http://a:1"}]`, `[{"role":"a b","url":"http://a:1"}]`, `[{"role":"a","url":"a:1"}]`,
 				`[{"role":"a","url":"http://a:1","capacity":1001}]`, `[{"role":"a","url":"http://a:1"},{"role":"b","url":"http://a:1"}]`, `[{"rol":"a","url":"http://a:1"}]`}},
-		{"sites.schedule", []string{"a=0 * * * *", "a=@daily", "a=off"}, []string{"a=hourly", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
+		{"sites.schedule", []string{"a=0 * * * *", "a=@daily", "a=off", "a=0 4 * * 7"}, []string{"a=hourly", "a=0 4 30 2 *", "a=CRON_TZ=Local @daily", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
 		{"sites.names", []string{"a,b.c"}, []string{"a b", "a{b}"}},
 		{"data_dir", []string{"x"}, []string{" "}},
 	} {
@@ -250,7 +250,7 @@ func TestErrorsNamePositionAndRemedy(t *testing.T) {
 		"api:\n  keys: [*hush]\n":                    "muster.yaml:2:10: no anchor before this alias; quote a text that begins with *",
 		"queue: {heartbeat_seconds: 600}\n":          "queue.lease_ttl_seconds: 600 must be greater than queue.heartbeat_seconds (600)",
 		"redis: {url: 'redis://x', mode: child}\n":   "remove one of them",
-		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:3:5: sites.schedule: shop: invalid schedule "each hour"`,
+		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:3:5: sites.schedule: shop: spec "each hour": `,
 	} {
 		_, err := Load(Sources{File: write(t, content)})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/robfig/cron/v3"
 
 	"muster/internal/addressfilter"
 	"muster/internal/nearest"
@@ -23,6 +22,7 @@ import (
 	"muster/jobs/agent"
 	"muster/orchestrator/archive"
 	"muster/orchestrator/webhook"
+	"muster/tasks"
 )
 
 // setting is one leaf of a Config: a path and a field.
@@ -274,8 +274,8 @@ func checkSchedule(entries map[string]string) []error {
 		if entries[name] == "off" { // no schedule, whatever the definition has
 			continue
 		}
-		if _, err := cron.ParseStandard(entries[name]); err != nil {
-			errs = append(errs, fmt.Errorf("%s: invalid schedule %q (%w): use minute hour day month weekday, for example 0 */6 * * *, or @every 6h", name, entries[name], err))
+		if _, err := tasks.NextTick(entries[name], time.Now()); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 	return errs
