@@ -14,6 +14,9 @@ import (
 // parser reads five fields or six with leading seconds, and descriptors such as @hourly.
 var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
+// maxEvery is the longest time between ticks of @every.
+const maxEvery = 87600 * time.Hour
+
 // ParseSpec parses the spec of a schedule. The ticks of the result depend only on the spec, so that all workers compute the same ones.
 func ParseSpec(spec string) (cron.Schedule, error) {
 	when, err := readSpec(strings.TrimSpace(spec))
@@ -41,8 +44,8 @@ func readSpec(spec string) (cron.Schedule, error) {
 		return nil, errors.New("no times; use a cron expression, @every 90s or @daily")
 	case strings.HasPrefix(spec, "@every"):
 		d, err := time.ParseDuration(strings.TrimSpace(strings.TrimPrefix(spec, "@every")))
-		if err != nil || d < 10*time.Millisecond || d%time.Millisecond != 0 {
-			return nil, errors.New("expected @every and a duration of at least 10ms in whole milliseconds, as in @every 90s")
+		if err != nil || d < 10*time.Millisecond || d > maxEvery || d%time.Millisecond != 0 {
+			return nil, errors.New("expected @every and a duration of at least 10ms and at most 87600h in whole milliseconds, as in @every 90s")
 		}
 		return inZone{interval(d), loc}, nil
 	}
@@ -80,7 +83,7 @@ func sundays(spec string) string {
 		from, to, ranged := strings.Cut(span, "-")
 		first, err := strconv.Atoi(from)
 		by, stepErr := strconv.Atoi(cmp.Or(step, "1"))
-		if ranged && to != "7" || !ranged && from != "7" || errors.Join(err, stepErr) != nil || first < 0 || by < 1 {
+		if ranged && to != "7" || !ranged && from != "7" || errors.Join(err, stepErr) != nil || first < 0 || first > 7 || by < 1 {
 			continue
 		}
 		var each []string

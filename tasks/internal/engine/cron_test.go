@@ -144,6 +144,7 @@ func TestBadSpecsAreTold(t *testing.T) {
 		"CRON_TZ=Local 0 0 * * *":      "unknown time zone",
 		"0 0 * * 8":                    "8",
 		"0 0 * * 1-7/0":                "0",
+		"0 0 3 * * 8-7":                "8",
 		"0 0 * * FRI-7":                "7",
 		"* * *":                        "expected",
 		"61 * * * *":                   "61",
@@ -154,6 +155,7 @@ func TestBadSpecsAreTold(t *testing.T) {
 		"@every 1us":                   "at least 10ms",
 		"@every 10.5ms":                "whole milliseconds",
 		"@every -5s":                   "at least",
+		"@every 1500000h":              "at most 87600h",
 		"@sometimes":                   "@sometimes",
 	} {
 		_, err := ParseSpec(spec)
