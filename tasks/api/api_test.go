@@ -428,6 +428,7 @@ func TestInvalidRequestsNameTheirField(t *testing.T) {
 		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "id": "a b"}`, "body.id"},
 		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "queue": "{a}"}`, "body"},
 		{http.MethodPost, "/v1/workflows", `{"task": "a", "input": 1, "labels": {"a b": "c"}}`, "body"},
+		{http.MethodPut, "/v1/limits/a", `{"key": "", "n": 1, "hold_until": "2199-01-01T00:00:00Z"}`, "body"},
 		{http.MethodGet, "/v1/workflows?state=odd", "", "query.state"},
 		{http.MethodGet, "/v1/workflows?limit=0", "", "query.limit"},
 		{http.MethodGet, "/v1/workflows?label=x", "", "query.label"},
@@ -456,6 +457,10 @@ func TestInvalidRequestsNameTheirField(t *testing.T) {
 			t.Errorf("%s %s %s: got %+v, want the field %s", c.method, c.path, c.body, p, c.field)
 		}
 	}
+	var limits api.Page[tasktype.Limit]
+	if s.call(http.MethodGet, "/v1/limits", "", http.StatusOK, &limits); len(limits.Data) > 0 {
+		t.Errorf("got %+v, want no change by an invalid request", limits.Data)
+	}
 }
 
 func TestRedisThatIsDownIs503(t *testing.T) {
@@ -483,6 +488,7 @@ func TestSchedulesAreOperated(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"spec": "0 3 * * *", "send": {"task": "text.count", "input": "it was dark", "id": "mine"}}`:           "drop tasks.ID",
 		`{"spec": "0 3 30 2 *", "send": {"task": "text.count", "input": "it was dark"}}`:                        "Spec",
+		`{"spec": "0 3 * * *", "send": {"task": "text.count", "input": "it was dark", "timeout": "soon"}}`:      "body.send.timeout",
 		`{"spec": "0 3 * * *", "jitter": "soon", "send": {"task": "text.count", "input": "it was dark"}}`:       "body.jitter",
 		`{"spec": "0 3 * * *", "send": {"task": "text.count", "input": "` + strings.Repeat("x", 10<<20) + `"}}`: "pass a key",
 	} {

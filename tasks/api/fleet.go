@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -119,17 +118,18 @@ func (s *service) changeLimit(ctx context.Context, in *LimitChange) error {
 	if b.N == nil && !b.Reset && b.HoldUntil == nil || b.N != nil && b.Reset {
 		return httpproblem.BadField("body", "give n, reset or hold_until, and not both n and reset")
 	}
-	var errs []error
-	if b.N != nil {
-		errs = append(errs, s.Client.SetLimit(ctx, in.Limit, b.Key, *b.N))
+	if b.HoldUntil != nil { // first, because its value can be rejected
+		if err := s.Client.HoldLimit(ctx, in.Limit, b.Key, *b.HoldUntil); err != nil {
+			return err
+		}
 	}
-	if b.Reset {
-		errs = append(errs, s.Client.ResetLimit(ctx, in.Limit, b.Key))
+	switch {
+	case b.N != nil:
+		return s.Client.SetLimit(ctx, in.Limit, b.Key, *b.N)
+	case b.Reset:
+		return s.Client.ResetLimit(ctx, in.Limit, b.Key)
 	}
-	if b.HoldUntil != nil {
-		errs = append(errs, s.Client.HoldLimit(ctx, in.Limit, b.Key, *b.HoldUntil))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (s *service) workers(ctx context.Context, in *Ping) (out Page[Worker], err error) {

@@ -182,7 +182,7 @@ func (b *workBuilder) task(w *Work, at string, o TaskOptions) (t anyTask, err er
 
 // signature returns the work of a new workflow at a path of the request, and the options of its send.
 func (s *service) signature(ctx context.Context, n *NewWorkflow, at string) (sig anyWork, opts []tasks.SendOption, err error) {
-	opts, err = n.options()
+	opts, err = n.options(at)
 	if err != nil {
 		return sig, nil, err
 	}

@@ -126,8 +126,8 @@ func (s *service) addWorkflows() {
 	serveNone(s, DeleteWorkflow, func(ctx context.Context, in *Reference) error { return s.Client.Workflow(in.ID).Delete(ctx) })
 }
 
-// options returns the options of a send.
-func (n *NewWorkflow) options() ([]tasks.SendOption, error) {
+// options returns the options of a send at a path of the request.
+func (n *NewWorkflow) options(at string) ([]tasks.SendOption, error) {
 	var opts []tasks.SendOption
 	if n.Queue != "" {
 		opts = append(opts, tasks.Queue(n.Queue))
@@ -149,11 +149,11 @@ func (n *NewWorkflow) options() ([]tasks.SendOption, error) {
 		opts = append(opts, tasks.Priority(n.Priority), tasks.MaxRetry(n.MaxRetry))
 	}
 	if (n.Unique == "") != (n.UniqueFor == "") {
-		return nil, httpproblem.BadField("body.unique_for", "unique and unique_for need each other")
+		return nil, httpproblem.BadField(at+".unique_for", "unique and unique_for need each other")
 	}
 	if !n.StartAt.IsZero() {
 		if n.Delay != "" {
-			return nil, httpproblem.BadField("body.start_at", "delay is set too; give one of them")
+			return nil, httpproblem.BadField(at+".start_at", "delay is set too; give one of them")
 		}
 		opts = append(opts, tasks.At(n.StartAt))
 	}
@@ -164,16 +164,16 @@ func (n *NewWorkflow) options() ([]tasks.SendOption, error) {
 		field, text string
 		option      func(time.Duration) tasks.SendOption
 	}{
-		{"body.unique_for", n.UniqueFor, func(d time.Duration) tasks.SendOption { return tasks.Unique(n.Unique, d) }},
-		{"body.timeout", n.Timeout, func(d time.Duration) tasks.SendOption { return tasks.Timeout(d) }},
-		{"body.delay", n.Delay, func(d time.Duration) tasks.SendOption { return tasks.In(d) }},
-		{"body.retention", n.Retention, func(d time.Duration) tasks.SendOption { return tasks.Retention(d) }},
-		{"body.failure_retention", n.FailureRetention, func(d time.Duration) tasks.SendOption { return tasks.FailureRetention(d) }},
+		{".unique_for", n.UniqueFor, func(d time.Duration) tasks.SendOption { return tasks.Unique(n.Unique, d) }},
+		{".timeout", n.Timeout, func(d time.Duration) tasks.SendOption { return tasks.Timeout(d) }},
+		{".delay", n.Delay, func(d time.Duration) tasks.SendOption { return tasks.In(d) }},
+		{".retention", n.Retention, func(d time.Duration) tasks.SendOption { return tasks.Retention(d) }},
+		{".failure_retention", n.FailureRetention, func(d time.Duration) tasks.SendOption { return tasks.FailureRetention(d) }},
 	} {
 		if d.text == "" {
 			continue
 		}
-		value, err := durationOf(d.field, d.text)
+		value, err := durationOf(at+d.field, d.text)
 		if err != nil {
 			return nil, err
 		}
