@@ -93,10 +93,19 @@ func addQueues(s *server) {
 	})
 	implementNone(s, client.DeleteQueue, func(ctx context.Context, in *client.QueuePath) error {
 		q := queue(in.Queue)
-		if st, err := q.Stats(ctx); err != nil || st.InProgress > 0 {
-			return cmp.Or(err, error(problem(http.StatusConflict, "%d items of the queue are in progress; pause it and wait for them", st.InProgress)))
+		paused, err := q.Pause(ctx) // until it is deleted, no item starts
+		if err != nil {
+			return err
 		}
-		return q.Delete(ctx)
+		st, err := q.Stats(ctx)
+		if err == nil && st.InProgress == 0 {
+			return q.Delete(ctx)
+		}
+		if paused {
+			_, resumeErr := q.Resume(ctx)
+			err = cmp.Or(err, resumeErr)
+		}
+		return cmp.Or(err, error(problem(http.StatusConflict, "%d items of the queue are in progress; pause it and wait for them", st.InProgress)))
 	})
 	implement(s, client.PauseQueue, func(ctx context.Context, in *client.QueueChange) (client.PausedQueue, error) {
 		changed, err := queue(in.Queue).Pause(ctx)

@@ -99,6 +99,9 @@ func TestQueuesOverHTTP(t *testing.T) {
 	if _, err := client.DeleteQueue.Call(ctx, c, files); err != nil {
 		t.Error(err)
 	}
+	if _, err := client.DeleteQueue.Call(ctx, c, files); err == nil || !strings.Contains(err.Error(), "no such queue") {
+		t.Errorf("got %v, want no such queue", err)
+	}
 	if s, err := q.Stats(ctx); err != nil || s.Total != 0 {
 		t.Errorf("got %+v, %v, want no items", s, err)
 	}

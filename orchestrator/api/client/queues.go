@@ -59,7 +59,7 @@ var (
 	EnqueueArtifact = Declare[Enqueue, EnqueuedArtifact]("POST /v1/queues/{queue}/items", "enqueue", "queues", "Add an artifact to a queue, unless it is in the queue")
 	RetryItems      = Declare[QueueRetry, RetriedItems]("POST /v1/queues/{queue}/retry", "retryItems", "queues", "Put failed items of a queue back into it, with all their attempts")
 	ForgetItems     = Declare[QueueForget, ForgottenItems]("POST /v1/queues/{queue}/forget", "forgetItems", "queues", "Delete ended items of a queue; they can be added again")
-	DeleteQueue     = Declare[QueuePath, None]("DELETE /v1/queues/{queue}", "deleteQueue", "queues", "Delete an artifact queue with all its items", Fails(http.StatusConflict))
+	DeleteQueue     = Declare[QueuePath, None]("DELETE /v1/queues/{queue}", "deleteQueue", "queues", "Delete an artifact queue with all its items", Fails(http.StatusNotFound, http.StatusConflict))
 	PauseQueue      = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/pause", "pauseQueue", "queues", "Pause a queue: no process starts another item", Fails(http.StatusNotFound))
 	ResumeQueue     = Declare[QueueChange, PausedQueue]("POST /v1/queues/{queue}/resume", "resumeQueue", "queues", "Resume a paused queue", Fails(http.StatusNotFound))
 )
