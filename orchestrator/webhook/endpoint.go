@@ -45,7 +45,7 @@ type Static struct {
 
 // NewEndpoint is an endpoint to create. Workflows and Labels select events of workflows.
 type NewEndpoint struct {
-	Name      string   `yaml:"name" json:"name,omitempty" cli:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"unique name. Defaults to the id." example:"ops"`
+	Name      string   `yaml:"name" json:"name,omitempty" cli:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"letters, digits, and . _ - after the first" doc:"unique name. Defaults to the id." example:"ops"`
 	URL       string   `yaml:"url" json:"url" cli:"arg" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that receives the events. Its address must be public, or in the setting network.allow." example:"https://ops.example.org/muster"`
 	Events    []string `yaml:"events" json:"events,omitempty" cli:"event" maxItems:"50" maxLength:"60" pattern:"^[a-z.*_]+$" patternDescription:"the type of an event, or a prefix as in job.*" doc:"types of events to send. Defaults to all." example:"job.completed"`
 	Workflows []string `yaml:"workflows" json:"workflows,omitempty" cli:"workflow" maxItems:"50" maxLength:"200" doc:"for events that begin with workflow: names of workflows, or prefixes as in billing-*. Defaults to all but Muster's own." example:"billing-*"`

@@ -11,10 +11,10 @@ import (
 
 // NewAgent is the registration of an agent.
 type NewAgent struct {
-	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" maxLength:"100" doc:"unique; registering it again is the same agent" example:"creator-1"`
+	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" patternDescription:"letters, digits, and . _ : - after the first" maxLength:"100" doc:"unique; registering it again is the same agent" example:"creator-1"`
 	Roles    []string          `json:"roles" minItems:"1" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"roles of work that the agent takes" example:"creator"`
 	Capacity int               `json:"capacity,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"work at a time"`
-	URL      string            `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"that work is pushed to; it must match the setting agents.allow. Absent: the agent fetches its work."`
+	URL      string            `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"that work is pushed to; it must match the setting agents.allow. Absent: the agent fetches its work."`
 	Labels   map[string]string `json:"labels,omitempty" maxProperties:"20" doc:"for people"`
 }
 

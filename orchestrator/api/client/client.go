@@ -55,10 +55,12 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	switch {
-	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, fmt.Errorf("server %q: write a URL as in http://127.0.0.1:8000", cfg.URL)
+	case err != nil:
+		return nil, errors.New("server: write a URL as in http://127.0.0.1:8000")
 	case u.User != nil:
 		return nil, errors.New("server: the URL must not contain a password; set MUSTER_API_KEY")
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return nil, fmt.Errorf("server %q: write a URL as in http://127.0.0.1:8000", cfg.URL)
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("server %s: write the URL without a path, as in %s://%s", u, u.Scheme, u.Host)
 	}

@@ -32,7 +32,7 @@ type NewJob struct {
 	Prompt      string    `json:"prompt" cli:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1048576" doc:"instructions for the agents" example:"List the requirements of this document"`
 	Pipeline    string    `json:"pipeline,omitempty" cli:"arg" maxLength:"100" doc:"Defaults to default." example:"default"`
 	Context     Object    `json:"context,omitempty" cli:"context" doc:"data for the agents; lists of jobs can be filtered by the keys that the pipeline declares"`
-	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"address from which the document is downloaded"`
+	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" patternDescription:"an http or https URL" doc:"address from which the document is downloaded"`
 	Priority    int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
 	Labels      []string  `json:"labels,omitempty" cli:"label" maxItems:"20" minLength:"1" maxLength:"100" doc:"labels by which lists of jobs can be filtered"`
 	After       []string  `json:"after,omitempty" cli:"after" maxItems:"100" maxLength:"100" doc:"IDs of jobs that must end before this job starts"`
@@ -176,7 +176,7 @@ type JobRetrial struct {
 // StagePath is the path of a stage of a job.
 type StagePath struct {
 	JobPath
-	Stage string `path:"stage" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"name of the stage" example:"create"`
+	Stage string `path:"stage" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a stage" doc:"name of the stage" example:"create"`
 }
 
 // StageFail is the input of FailStage.
@@ -333,7 +333,7 @@ type PipelineStage struct {
 
 // PipelinePath is the path of a pipeline.
 type PipelinePath struct {
-	Name string `path:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" doc:"name of the pipeline" example:"default"`
+	Name string `path:"name" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]*$" patternDescription:"the name of a pipeline" doc:"name of the pipeline" example:"default"`
 }
 
 // Operations on pipelines.
