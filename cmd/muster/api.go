@@ -91,7 +91,7 @@ func invalidRequest(err error) error {
 	var text []string
 	for _, f := range p.Errors {
 		_, name, _ := strings.Cut(f.Location, ".")
-		text = append(text, cmp.Or(name, f.Location)+": "+f.Message)
+		text = append(text, strings.TrimPrefix(name+": "+f.Message, ": "))
 	}
 	return usageError{errors.New(cmp.Or(strings.Join(text, "\n"), p.Detail))}
 }
@@ -153,21 +153,27 @@ func apiCommand[In any](env environment, c *cli.Command, fn func(scope, In) erro
 				}
 			}
 		}
-		return invalidRequest(withAPI(env, c, func(s scope) error {
+		return withAPI(env, c, func(s scope) error {
 			if d := c.Duration("timeout"); c.Bool("wait") && d > 0 {
 				var cancel context.CancelFunc
 				s.ctx, cancel = context.WithTimeoutCause(s.ctx, d, timeoutError{d})
 				defer cancel()
 			}
-			for _, in := range inputs {
-				if err := fn(s, in); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+			return forEach(s, inputs, func(in In) error { return fn(s, in) })
+		})
 	}
 	return c
+}
+
+// forEach calls fn for each element until the command is interrupted, and returns all errors.
+func forEach[T any](s scope, list []T, fn func(T) error) error {
+	var errs []error
+	for _, one := range list {
+		if errs = append(errs, invalidRequest(fn(one))); s.ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // list makes c a command that prints the elements of a list; see showPage.

@@ -152,7 +152,12 @@ version instead, which repeats all items.
 
 // retry gives failed items of a job new attempts, or creates its next version.
 func (s scope) retry(j client.Job) error {
-	if s.Bool("again") && j.Status.Terminal() {
+	switch {
+	case s.Bool("again") && s.NArg() > 1:
+		return usageError{errors.New("--again repeats all items; leave out ITEM")}
+	case s.Bool("again") && !j.Status.Terminal():
+		return fmt.Errorf("job %s: %w", j.ID, jobs.ErrNotEnded)
+	case s.Bool("again"):
 		next, err := client.RerunJob.Call(s.ctx, s.api, client.JobPath{ID: j.ID})
 		if err != nil {
 			return noJobID(j.ID, err)
@@ -191,6 +196,7 @@ func (s scope) retriedAs(j client.Job, n int) error {
 }
 
 func jobsCancelCommand(env environment) *cli.Command {
+	input := bufio.NewReader(env.stdin)
 	return apiCommand(env, &cli.Command{
 		Name: "cancel", ArgsUsage: "JOB…",
 		Usage: "cancel jobs; finished work is kept",
@@ -201,16 +207,7 @@ func jobsCancelCommand(env environment) *cli.Command {
 			&cli.BoolFlag{Name: "force", Usage: "do not ask for confirmation"},
 			jobIDFlag(), jsonFlag(),
 		},
-	}, func(s scope, in client.JobCancel) error {
-		input := bufio.NewReader(env.stdin)
-		var errs []error
-		for _, id := range append(s.Args().Slice(), s.String("job-id")) {
-			if in.ID = id; id != "" {
-				errs = append(errs, s.cancel(input, in))
-			}
-		}
-		return errors.Join(errs...)
-	})
+	}, func(s scope, in client.JobCancel) error { return s.cancel(input, in) })
 }
 
 // cancel ends a job.

@@ -135,13 +135,10 @@ func (s scope) changePaused(pause bool) error {
 	if pause {
 		result = "paused"
 	}
-	for _, name := range s.Args().Tail() {
+	return forEach(s, s.Args().Tail(), func(name string) error {
 		note, err := pausables[kind].change(s.ctx, s.api, name, pause)
-		if err := done(s.env, err, "%s: %s%s", result, name, note); err != nil {
-			return err
-		}
-	}
-	return nil
+		return done(s.env, err, "%s: %s%s", result, name, note)
+	})
 }
 
 func breakersCommand(env environment) *cli.Command {

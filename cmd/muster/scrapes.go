@@ -147,18 +147,14 @@ func scrapesCancelCommand(env environment) *cli.Command {
 		Name: "cancel", Usage: "cancel running scrapes; their records are written", ArgsUsage: "SCRAPE|SITE…",
 		Description: "muster scrapes retry fetches the other pages.",
 		Flags:       []cli.Flag{jsonFlag()},
-	}, func(s scope, _ client.None) error {
-		var errs []error
-		for _, name := range s.Args().Slice() {
-			j, err := s.scrape(name)
-			if err == nil && j.Over() {
-				err = fmt.Errorf("no scrape of %s is running; the last was %s, %s", j.Site, j.ID, j.Status)
-			} else if err == nil {
-				j, err = client.CancelScrape.Call(s.ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
-			}
-			errs = append(errs, showDone(s, j, err, "Scrape %s cancelled", j.ID))
+	}, func(s scope, in client.ScrapePath) error {
+		j, err := s.scrape(in.ID)
+		if err == nil && j.Over() {
+			err = fmt.Errorf("no scrape of %s is running; the last was %s, %s", j.Site, j.ID, j.Status)
+		} else if err == nil {
+			j, err = client.CancelScrape.Call(s.ctx, s.api, client.ScrapeChange{ScrapePath: client.ScrapePath{ID: j.ID}})
 		}
-		return errors.Join(errs...)
+		return showDone(s, j, err, "Scrape %s cancelled", j.ID)
 	})
 }
 

@@ -83,6 +83,9 @@ with --wait its result.`,
 				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE` and the nodes that depend on it", DefaultText: "all"}},
 			}, func(s scope, _ client.None) error {
 				if node := s.String("node"); node != "" {
+					if s.NArg() > 1 {
+						return usageError{errors.New("--node needs one ID")}
+					}
 					of := api.NodeReference{Reference: api.Reference{ID: s.Args().First()}, Node: node}
 					return done(env, client.RevokeNode.Do(s.ctx, s.api, api.NodeChange{NodeReference: of}), "revoked: node %s of %s", node, of.ID)
 				}
@@ -283,15 +286,17 @@ func noteOf(n tasktype.Node) string {
 }
 
 func sendWorkflow(s scope, in client.With[api.NewWorkflow]) error {
+	var unknown error
 	if !in.Body.External { // it needs a handler
-		switch err := s.known(in.Body.Task, in.Body.Queue); {
-		case err != nil && !s.Bool("force"):
-			return fmt.Errorf("%w, or send it with --force", err)
-		case err != nil:
-			fmt.Fprintf(s.env.stderr, "muster: %v; sent anyway\n", err)
-		}
+		unknown = s.known(in.Body.Task, in.Body.Queue)
+	}
+	if unknown != nil && !s.Bool("force") {
+		return fmt.Errorf("%w, or send it with --force", unknown)
 	}
 	sent, err := client.SendWorkflow.Call(s.ctx, s.api, in)
+	if err == nil && unknown != nil {
+		fmt.Fprintf(s.env.stderr, "muster: %v; sent anyway\n", unknown)
+	}
 	return s.showSent(sent, err)
 }
 
@@ -395,17 +400,14 @@ type workflowsRetry struct {
 
 func retryWorkflows(s scope, in workflowsRetry) error {
 	switch {
+	case len(in.Inputs)+len(in.DropSteps) > 0 && s.NArg() != 1:
+		return usageError{errors.New("--input and --drop-steps need one ID")}
 	case s.Bool("all"):
 		return s.changeAll("retried", client.RetryWorkflows, in.With)
-	case len(in.Inputs)+len(in.DropSteps) > 0 && s.NArg() > 1:
-		return usageError{errors.New("--input and --drop-steps need one ID")}
 	}
-	for _, id := range s.Args().Slice() {
-		if err := done(s.env, client.RetryWorkflow.Do(s.ctx, s.api, api.ToWorkflow[*api.Retry]{Reference: api.Reference{ID: id}, Body: &in.Retry}), "retried: %s", id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return forEach(s, s.Args().Slice(), func(id string) error {
+		return done(s.env, client.RetryWorkflow.Do(s.ctx, s.api, api.ToWorkflow[*api.Retry]{Reference: api.Reference{ID: id}, Body: &in.Retry}), "retried: %s", id)
+	})
 }
 
 // dropped returns the steps of --drop-steps, NODE=STEP or NODE, by node.
@@ -448,18 +450,14 @@ func (s scope) changeAll(past string, change client.Operation[client.With[api.Se
 
 // stopWorkflows stops the workflows of the arguments that have not ended, and prints the result for each.
 func (s scope) stopWorkflows(stopped string, stop client.Operation[api.WorkflowChange, client.None]) error {
-	for _, id := range s.Args().Slice() {
+	return forEach(s, s.Args().Slice(), func(id string) error {
 		w, err := client.GetWorkflow.Call(s.ctx, s.api, api.Reference{ID: id})
 		if err == nil && w.Status.Terminal() {
-			fmt.Fprintf(s.env.stdout, "ended already: %s, %s\n", id, w.Status)
-			continue
+			return done(s.env, nil, "ended already: %s, %s", id, w.Status)
 		}
 		if err == nil {
 			err = stop.Do(s.ctx, s.api, api.WorkflowChange{Reference: api.Reference{ID: id}})
 		}
-		if err := done(s.env, err, "%s: %s", stopped, id); err != nil {
-			return err
-		}
-	}
-	return nil
+		return done(s.env, err, "%s: %s", stopped, id)
+	})
 }
