@@ -244,6 +244,8 @@ func arguments(c *cli.Context) error {
 	switch {
 	case n < least:
 		return usageError{fmt.Errorf("not enough arguments; usage: %s", usageOf(c.Command))}
+	case slices.Contains(c.Args().Slice(), ""):
+		return usageError{fmt.Errorf("an argument is empty; usage: %s", usageOf(c.Command))}
 	case n > most:
 		return usageError{fmt.Errorf("unexpected argument %q; usage: %s", withoutPassword(c.Args().Get(most)), usageOf(c.Command))}
 	}
@@ -595,7 +597,7 @@ var examples = map[string]string{
 	"sites history": "muster sites history shop.example https://shop.example/item/7",
 
 	"proxies refresh": "muster proxies refresh\nmuster proxies refresh --source list.txt,https://lists.example/socks5.txt",
-	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats\nmuster proxies list --site shop.example --json | jq -r '.[].id'",
+	"proxies list":    "muster proxies list --limit 20\nmuster proxies list --stats\nmuster proxies list --site shop.example --json | jq -r '.data[].id'",
 	"proxies check":   "muster proxies check socks5://198.51.100.7:1080\nmuster proxies check --alive --file list.txt\nmuster proxies check --target https://shop.example/ --expect 'Our lamps'\nmuster proxies check --add http://198.51.100.7:8080",
 	"proxies delete":  "muster proxies delete 198.51.100.7",
 	"proxies unban":   "muster proxies unban 198.51.100.7:8080",

@@ -97,7 +97,7 @@ type queueScope struct {
 
 func enqueueArtifact(s scope, in client.Enqueue) error {
 	if data := []byte(s.Args().Get(1)); len(data) > 0 {
-		if err := json.Unmarshal(data, new(map[string]json.RawMessage)); err != nil {
+		if err := json.Unmarshal(data, new(any)); err != nil {
 			return fmt.Errorf("✗ Invalid JSON: %w", err)
 		}
 		in.Body.Data = data

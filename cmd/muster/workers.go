@@ -98,7 +98,7 @@ func limitsCommand(env environment) *cli.Command {
 						}
 						in.Body.N = &n
 					}
-					return client.ChangeLimit.Do(s.ctx, s.api, in)
+					return done(s.env, client.ChangeLimit.Do(s.ctx, s.api, in), "set: %s", in.Limit)
 				}),
 			apiCommand(env, &cli.Command{Name: "hold", Usage: "let nothing under a limit start for a time; 0 ends that", ArgsUsage: "LIMIT DURATION"},
 				func(s scope, in api.LimitChange) error {
@@ -107,7 +107,7 @@ func limitsCommand(env environment) *cli.Command {
 						return err
 					}
 					in.Body.HoldUntil = &until
-					return client.ChangeLimit.Do(s.ctx, s.api, in)
+					return done(s.env, client.ChangeLimit.Do(s.ctx, s.api, in), "held: %s", in.Limit)
 				}),
 		},
 	}
@@ -145,7 +145,7 @@ func schedulesCommand(env environment) *cli.Command {
 				},
 			}, putSchedule),
 			apiCommand(env, &cli.Command{
-				Name: "trigger", Usage: "send a run of a schedule now, or the runs of a past period", ArgsUsage: "SCHEDULE",
+				Name: "trigger", Usage: "send a run of a schedule now, or the runs of a past period", ArgsUsage: "SCHEDULE", Before: requires("from", "to"),
 			}, triggerSchedule),
 			act(env, &cli.Command{Name: "delete", Usage: "delete a schedule; its workflows continue", ArgsUsage: "SCHEDULE"},
 				client.DeleteSchedule, func(in api.ScheduleReference, _ client.None) string { return "deleted: " + in.Name }),
@@ -174,7 +174,8 @@ func triggerSchedule(s scope, in api.ToSchedule[api.Backfill]) error {
 		in.Body.To = time.Now()
 	}
 	if in.Body.From.IsZero() {
-		return done(s.env, client.TriggerSchedule.Do(s.ctx, s.api, api.ScheduleChange{ScheduleReference: in.ScheduleReference}), "triggered: %s", in.Name)
+		sent, err := client.TriggerSchedule.Call(s.ctx, s.api, api.ScheduleChange{ScheduleReference: in.ScheduleReference})
+		return done(s.env, err, "triggered: %s, workflow %s", in.Name, sent.ID)
 	}
 	sent, err := client.BackfillSchedule.Call(s.ctx, s.api, in)
 	return done(s.env, err, "triggered: %s, %d runs", in.Name, sent.Ticks)
