@@ -57,6 +57,7 @@ type misbehavior struct {
 func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOption) tasks.Task[int, int], late chan struct{}) []misbehavior {
 	return []misbehavior{
 		{odd("goexit", func(context.Context) error { runtime.Goexit(); return nil }), "ended its goroutine", tasktype.CodeError},
+		{odd("exitpanic", func(context.Context) error { defer func() { panic("on exit") }(); runtime.Goexit(); return nil }), "on exit", tasktype.CodePanic},
 		{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasktype.CodePanic},
 		{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasktype.Failure", tasktype.CodePanic},
 		{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasktype.CodePanic},

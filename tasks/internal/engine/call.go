@@ -104,16 +104,19 @@ func (r *Run) keys(h *Handler, limits []*graph.Limit, input []byte) *callResult 
 	return nil
 }
 
-// handle calls the handler with its middleware, and returns how that ended. lose gets it if user code ends the goroutine.
+// handle calls the handler with its middleware, and returns how that ended. lose gets it, too, unless user code has returned.
 func (r *Run) handle(ctx context.Context, h *Handler, input []byte, lose func(callResult)) (a callResult) {
-	exits := true
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
-			a = callResult{err: r.panicked(p, "")}
-		} else if exits {
-			lose(callResult{err: goexited()}.under(context.Cause(ctx)))
+		if !returned {
+			a = callResult{err: goexited()}
+			if p := recover(); p != nil {
+				a.err = r.panicked(p, "") // the goroutine can end nevertheless: a deferred function has panicked during runtime.Goexit
+			}
 		}
-		a = a.under(context.Cause(ctx))
+		if a = a.under(context.Cause(ctx)); !returned {
+			lose(a)
+		}
 	}()
 	var answer HandlerResult
 	next := func(ctx context.Context) error {
@@ -134,7 +137,7 @@ func (r *Run) handle(ctx context.Context, h *Handler, input []byte, lose func(ca
 	default:
 		a.err = r.readError(ctx, h, err)
 	}
-	exits = false
+	returned = true
 	return a
 }
 
