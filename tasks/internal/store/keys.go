@@ -222,6 +222,7 @@ func (k Keys) schedulesKey(shard int) string { return k.Prefix(shard) + "schedul
 //	  sent missed      numbers of ticks
 //	  error            why the last tick was not sent
 //	  paused           since when it is paused (unix ms); none while it is not
+//	  trigger          name of the last call that requested a tick, and that tick
 func (k Keys) scheduleKey(shard int, part string) string {
 	return k.Prefix(shard) + "schedule:" + part
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,9 +81,9 @@ func (s Schedules) Resume(ctx context.Context, c *ScheduleChange) (time.Duration
 	return wait, err
 }
 
-// Trigger requests a tick now, and returns its time.
+// Trigger requests a tick now, and returns its time. A connection may repeat the call.
 func (s Schedules) Trigger(ctx context.Context, name string) (time.Time, error) {
-	at, _, err := s.change(ctx, "trigger", name, MaxRequests)
+	at, _, err := s.change(ctx, "trigger", name, MaxRequests, rand.Text())
 	return time.UnixMilli(at), err
 }
 

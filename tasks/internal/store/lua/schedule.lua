@@ -5,12 +5,12 @@
 --     fields and values, of which the first are spec and jitter
 --   delete: [3] group that it must be of, or ''
 --   resume: [3] spec and [4] jitter of which [5] is the next tick and [6] its due time
---   trigger and backfill: [3] most requested ticks; for a backfill, then the ticks, unix ms
+--   trigger and backfill: [3] most requested ticks; then the name of the call of a trigger, or the ticks of a backfill, unix ms
 -- returns {'ok', tick of a trigger or 0, ms until something is due or false}, {'unknown'}, {'full'}, {'group', group that it is of}, or
 -- {'changed'} if it has another spec or jitter
 local op, name = ARGV[1], ARGV[2]
 local e, due, work = P .. 'schedule:e:' .. name, P .. 'schedule:due:' .. name, P .. 'schedule:work:' .. name
-local had = redis.call('HMGET', e, 'spec', 'jitter', 'next', 'group')
+local had = redis.call('HMGET', e, 'spec', 'jitter', 'next', 'group', 'trigger')
 local tick = '0'
 if op == 'put' then
   local fields, group = {}, ARGV[3]
@@ -39,14 +39,16 @@ elseif op == 'resume' then
   if had[1] ~= ARGV[3] or had[2] ~= ARGV[4] then return {'changed'} end
   local valid = tonumber(ARGV[5]) > math.min(now, tonumber(had[3])) -- unless it was computed long ago
   if redis.call('HDEL', e, 'paused') == 1 and valid then redis.call('HSET', e, 'next', ARGV[5], 'due', ARGV[6]) end
+elseif op == 'trigger' and string.match(had[5] or '', '^%S+') == ARGV[4] then -- the reply was lost
+  tick = string.match(had[5], '%d+$')
+elseif redis.call('ZCARD', due) + #ARGV - 3 > tonumber(ARGV[3]) then
+  return {'full'}
+elseif op == 'trigger' then
+  local at = now
+  while redis.call('ZADD', due, 'NX', whole(at), 't' .. whole(at)) == 0 do at = at + 1 end
+  tick = whole(at)
+  redis.call('HSET', e, 'trigger', ARGV[4] .. ' ' .. tick)
 else
-  local ticks = op == 'trigger' and 1 or #ARGV - 3
-  if redis.call('ZCARD', due) + ticks > tonumber(ARGV[3]) then return {'full'} end
-  if op == 'trigger' then
-    local at = now
-    while redis.call('ZADD', due, 'NX', whole(at), 't' .. whole(at)) == 0 do at = at + 1 end
-    tick = whole(at)
-  end
   for i = 4, #ARGV do redis.call('ZADD', due, ARGV[i], 'b' .. ARGV[i]) end
 end
 return {'ok', tick, arrange(name, now)}
