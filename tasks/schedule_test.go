@@ -21,6 +21,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
@@ -480,6 +481,15 @@ func TestScheduleFollowsTheClockOfRedis(t *testing.T) {
 			t.Parallel()
 			rdb, jump := redistest.Clock(t)
 			jump(ahead)
+			var fails atomic.Bool
+			failed := make(chan struct{}, 100)
+			rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+				if args := cmds[0].Args(); fails.Load() && len(args) > 1 && store.ScriptName(fmt.Sprint(args[1])) == "due" {
+					failed <- struct{}{}
+					return redistest.ErrFault
+				}
+				return next()
+			}))
 			client, count := countRuns(t, rdb)
 			ticks := func(when string) {
 				t.Helper()
@@ -492,8 +502,29 @@ func TestScheduleFollowsTheClockOfRedis(t *testing.T) {
 			ticks("after the clock was set back")
 			jump(2 * time.Hour)
 			ticks("after the clock was set forward")
+			fails.Store(true) // as while another Redis takes over
+			<-failed
+			jump(-time.Hour)
+			fails.Store(false)
+			ticks("of a Redis whose clock is late")
 			count.once(t)
 		})
+	}
+}
+
+// A trigger that its connection repeats, because Redis was slow, requests one tick.
+func TestRepeatedTriggerRequestsOneTick(t *testing.T) {
+	t.Parallel()
+	f := redistest.NewFault(redistest.Repeated, redistest.EveryCall)
+	f.Match = func(cmd redis.Cmder) bool { return slices.Contains(cmd.Args(), any("trigger")) }
+	c := newClient(t, f.Client(t, redistest.URL(t)))
+	put(t, c, "a", "@every 1h")
+	f.Arm()
+	for n := range int64(3) {
+		testutil.Must(c.Schedules().Trigger(t.Context(), "a"))(t)
+		if got := scheduleOf(t, c, "a").Requested; got != n+1 {
+			t.Errorf("got %d requested ticks, want %d", got, n+1)
+		}
 	}
 }
 

@@ -80,13 +80,16 @@ func (ag *agenda) runShard(ctx context.Context, shard int, timer <-chan time.Tim
 		d, wait, err := ag.due(ctx, shard, ticks)
 		if back := last.Sub(d.Now); err == nil && back > time.Second {
 			ag.log.WarnContext(ctx, "the clock of Redis was set back", "by", back)
-			err = ag.store.Schedules.Recheck(ctx, shard, d.Now)
-			wait = 0
+			if err = ag.store.Schedules.Recheck(ctx, shard, d.Now); err == nil {
+				wait = 0
+			}
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			last = d.Now
+		case ctx.Err() == nil:
 			ag.log.WarnContext(ctx, "sweep of the agenda failed", "error", err)
 		}
-		last = d.Now
 		beside.attend(ctx, d.Lines)
 		if ticks == 0 {
 			wait = min(wait, roomEvery)
