@@ -283,6 +283,75 @@ func TestKilledWorkerIsFoundDead(t *testing.T) {
 	}
 }
 
+// While the server of a shard of a Cluster does not reply, work is sent to the other shards, and the tasks of a dead worker run again in these.
+func TestClusterWithoutAShard(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t)
+	w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name, c.Concurrency = "dead", 100 })
+	runs := make([]*tasks.Run[int], 48)
+	for i := range runs {
+		runs[i] = sent(t, w, Hold.S("a"))
+	}
+	testutil.Eventually(t, "all run", func() bool { return len(w.noted("at a")) == len(runs) })
+	down := shards(t, rdb)[0]
+	cut := redis.NewClusterClient(rdb.(*redis.ClusterClient).Options())
+	t.Cleanup(func() { _ = cut.Close() })
+	cut.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+		for _, cmd := range cmds {
+			if slices.ContainsFunc(cmd.Args(), func(arg any) bool { return strings.HasPrefix(fmt.Sprint(arg), down) }) {
+				cmd.SetErr(redistest.ErrFault)
+				return redistest.ErrFault
+			}
+		}
+		return next()
+	}))
+	c, sends := newClient(t, cut), 0
+	for range 24 {
+		if _, err := ID.S(1).Send(t.Context(), c); err == nil {
+			sends++
+		} else if !errors.Is(err, redistest.ErrFault) {
+			t.Error(err)
+		}
+	}
+	if sends == 0 {
+		t.Error("nothing was sent")
+	}
+	if err := c.ExpireLeases(t.Context(), "dead"); !errors.Is(err, redistest.ErrFault) {
+		t.Errorf("got %v, want the error of a shard", err)
+	}
+	for _, run := range runs {
+		want := 2
+		if strings.HasPrefix(flowKey(t, rdb, run.ID()), down) {
+			want = 1
+		}
+		testutil.Eventually(t, fmt.Sprintf("the task runs %d times", want), func() bool { return w.ran(run.ID()+".0") == want })
+	}
+}
+
+// A worker that cannot lease one of its tasks finds dead workers nevertheless: on a Cluster they can have tasks in the shards of other servers.
+func TestDeadWorkerIsFoundBesideALeaseThatFails(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	asked := make(chan struct{}, 1000)
+	rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+		if args := cmds[0].Args(); len(args) > 1 && store.ScriptName(fmt.Sprint(args[1])) == "adopt" {
+			asked <- struct{}{}
+			return redistest.ErrFault
+		}
+		return next()
+	}))
+	w := newWorld(t, rdb)
+	sent(t, w, Hold.S("a"))
+	<-asked
+	run := sent(t, w, ID.S(1, tasks.Queue("other")))
+	const shard = "muster:{0}:"
+	testutil.Ok(t, rdb.LMove(t.Context(), shard+"ring:other", shard+"taken:other:dead", "LEFT", "RIGHT").Err())
+	testutil.Ok(t, rdb.ZAdd(t.Context(), shard+"takers", redis.Z{Member: "other:dead"}).Err())
+	testutil.Eventually(t, "the task is on its ring again", func() bool {
+		return rdb.LIndex(t.Context(), shard+"ring:other", 0).Val() == run.ID()+"~@1"
+	})
+}
+
 // Nodes that a worker has taken and not begun run once, at whatever step the worker is killed, also if it is in no list of
 // workers, as after a roll-back of Redis.
 func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {

@@ -189,7 +189,11 @@ func (ls *leases) lendSlow(before time.Time) {
 	}
 	ls.mu.Unlock()
 	for _, it := range slow {
-		ls.lend(it)
+		if ls.cfg.Manual {
+			ls.lend(it)
+		} else {
+			go ls.lend(it) // Redis may not respond, or only other servers of a Cluster
+		}
 	}
 }
 

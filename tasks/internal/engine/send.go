@@ -101,17 +101,17 @@ func (s *Sender) place(ctx context.Context, g *graph.Graph, o *graph.Opts, after
 	}
 	created, err := s.redisTime(ctx, 0)
 	if err != nil {
-		return nil, err
+		created = s.clock.Now() // for the ID: on a Cluster, the server of the shard of the workflow may respond
 	}
 	ref := store.GeneratedReference(cmp.Or(o.NewID, s.newID(created)))
 	if o.ID != "" {
 		ref = store.NewReference(o.ID)
 	}
-	f, err := s.store.Flows.Address(ctx, ref)
-	if err == nil && f.Shard() != 0 {
+	f, failed := s.store.Flows.Address(ctx, ref)
+	if failed == nil && f.Shard() != 0 {
 		created, err = s.redisTime(ctx, f.Shard())
 	}
-	if err != nil {
+	if err := cmp.Or(failed, err); err != nil {
 		return nil, err
 	}
 	g.Created = created.UnixMilli()

@@ -185,49 +185,40 @@ func (w *watcher) reap(ctx context.Context, dead []string) error {
 // findMissing lists the workers that have leases and are not listed, so that they are found dead if they stay silent.
 func (w *watcher) findMissing(ctx context.Context, live, dead []string) error {
 	holders, err := w.store.Leases.Holders(ctx)
-	if err != nil {
-		return err
-	}
 	var missing []string
 	for _, h := range holders {
 		if !slices.Contains(live, h) && !slices.Contains(dead, h) {
 			missing = append(missing, h)
 		}
 	}
-	if len(missing) == 0 {
-		return nil
+	if len(missing) > 0 {
+		err = errors.Join(err, w.store.Workers.ListMissing(ctx, missing))
 	}
-	return w.store.Workers.ListMissing(ctx, missing)
+	return err
 }
 
 // returnStrays returns the nodes that are leased to this worker and that it does not have: Redis lost their end, in a
 // failover or a crash, or an earlier worker of the same name took them.
 func (w *watcher) returnStrays(ctx context.Context) error {
 	leases, entries, err := w.store.Leases.Of(ctx, w.cfg.Name)
-	if err != nil {
-		return err
-	}
 	shards := map[int][]store.NodeLease{}
 	for _, l := range w.leases.strays(leases) {
 		shards[l.Shard] = append(shards[l.Shard], l)
 	}
 	for shard, strays := range shards {
-		n, err := w.store.Leases.Return(ctx, shard, w.cfg.Name, strays)
-		if err != nil {
-			return err
-		}
-		if n > 0 { // the others ended after they were read
+		n, failed := w.store.Leases.Return(ctx, shard, w.cfg.Name, strays)
+		if err = errors.Join(err, failed); n > 0 { // the others ended after they were read
 			w.stats.recovered.Add(int64(n))
 			w.log.WarnContext(ctx, "leases that this worker does not have were ended; their nodes run again", "nodes", n)
 		}
 	}
 	for _, e := range w.leases.strayEntries(entries) {
-		if err := w.store.Queues.PutBack(ctx, w.cfg.Name, &e); err != nil {
-			return err
+		failed := w.store.Queues.PutBack(ctx, w.cfg.Name, &e)
+		if err = errors.Join(err, failed); failed == nil {
+			w.stats.recovered.Add(1)
 		}
-		w.stats.recovered.Add(1)
 	}
-	return nil
+	return err
 }
 
 // signOn registers the worker as live once Redis accepts writes. It fails for a Redis that may evict keys of
@@ -297,9 +288,7 @@ func (w *watcher) signOff(ctx context.Context) error {
 	if !w.listed {
 		return nil
 	}
-	if err := w.store.Workers.Bye(ctx, w.cfg.Name); err != nil {
-		return err
-	}
-	_, err := w.store.Leases.Reap(ctx, w.cfg.Name, false)
-	return err
+	err := w.store.Workers.Bye(ctx, w.cfg.Name)
+	_, failed := w.store.Leases.Reap(ctx, w.cfg.Name, false)
+	return errors.Join(err, failed)
 }

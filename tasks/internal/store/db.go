@@ -118,28 +118,37 @@ func asList(reply any) []any {
 	return []any{reply}
 }
 
-// shardTime bounds a call of callEach: servers of a Cluster can be slow.
+// shardTime bounds the calls of eachShard: servers of a Cluster can be slow.
 const shardTime = 2 * time.Second
 
-// callEach runs a script on every shard at once. A shard whose call failed has no reply; err has the errors of all these.
-func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, error) {
+// eachShard calls f for every shard at once, and returns the errors of all.
+func (d *db) eachShard(ctx context.Context, f func(ctx context.Context, shard int) error) error {
 	n, err := d.shardCount(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out, errs := make([][]any, n), make([]error, n)
 	if n == 1 {
-		out[0], err = d.call(ctx, name, 0, args...)
-		return out, err
+		return f(ctx, 0)
 	}
 	ctx, cancel := context.WithTimeout(ctx, shardTime)
 	defer cancel()
 	var calls sync.WaitGroup
+	errs := make([]error, n)
 	for shard := range n {
-		calls.Go(func() { out[shard], errs[shard] = d.call(ctx, name, shard, args...) })
+		calls.Go(func() { errs[shard] = f(ctx, shard) })
 	}
 	calls.Wait()
-	return out, errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// callEach runs a script on every shard at once. A shard whose call failed has no reply; err has the errors of all these.
+func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, error) {
+	out := make([][]any, clusterShards)
+	err := d.eachShard(ctx, func(ctx context.Context, shard int) (err error) {
+		out[shard], err = d.call(ctx, name, shard, args...)
+		return err
+	})
+	return out[:d.shards.Load()], err
 }
 
 // onShards is onEach for every shard.

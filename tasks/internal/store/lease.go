@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -55,22 +56,22 @@ func parseLease(shard int, worker, field, value string) (NodeLease, bool) {
 }
 
 // All returns the leases of all workers, and the workflows of one node that they have taken. Damaged ones are left out.
-func (s Leases) All(ctx context.Context) ([]NodeLease, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
+func (s Leases) All(ctx context.Context) (out []NodeLease, err error) {
+	all, err := s.allTakers(ctx, "")
+	for i := range all {
+		out = append(out, all[i].nodes()...)
 	}
-	var out []NodeLease
-	for shard := range n {
-		all, err := s.takers(ctx, shard, "")
-		if err != nil {
-			return nil, err
-		}
-		for i := range all {
-			out = append(out, all[i].nodes()...)
-		}
-	}
-	return out, nil
+	return out, err
+}
+
+// allTakers is takers for all shards. With an error it returns those of the other shards.
+func (s Leases) allTakers(ctx context.Context, worker string) ([]taker, error) {
+	found := make([][]taker, clusterShards)
+	err := s.eachShard(ctx, func(ctx context.Context, shard int) (err error) {
+		found[shard], err = s.takers(ctx, shard, worker)
+		return err
+	})
+	return slices.Concat(found...), err
 }
 
 // OfFlow returns the leases of the nodes of a workflow, by node.
@@ -87,15 +88,11 @@ func (s Leases) OfFlow(ctx context.Context, f Flow) (map[string]*NodeLease, erro
 	return out, err
 }
 
-// Of returns the leases of a worker, and the entries that it has taken from rings.
+// Of returns the leases of a worker, and the entries that it has taken from rings. With an error it returns those of the other shards.
 func (s Leases) Of(ctx context.Context, worker string) (leases []NodeLease, entries []RingEntry, err error) {
-	n, err := s.shardCount(ctx)
-	for shard := 0; shard < n && err == nil; shard++ {
-		var all []taker
-		all, err = s.takers(ctx, shard, worker)
-		for _, t := range all {
-			leases, entries = append(leases, t.leases...), append(entries, t.entries...)
-		}
+	all, err := s.allTakers(ctx, worker)
+	for _, t := range all {
+		leases, entries = append(leases, t.leases...), append(entries, t.entries...)
 	}
 	return leases, entries, err
 }
@@ -162,30 +159,26 @@ func (s Leases) takers(ctx context.Context, shard int, worker string) ([]taker, 
 	return out, nil
 }
 
-// Holders returns the workers that have leases or entries of rings, or were takers of entries long ago.
+// Holders returns the workers that have leases or entries of rings, or were takers of entries long ago. With an error it returns those of the other
+// shards.
 func (s Leases) Holders(ctx context.Context) ([]string, error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for shard := range n {
+	found := make([][]string, clusterShards)
+	err := s.eachShard(ctx, func(ctx context.Context, shard int) error {
 		now, err := s.Clock(ctx, shard)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		all, err := s.takers(ctx, shard, "")
-		if err != nil {
-			return nil, err
-		}
 		for i := range all {
 			if t := &all[i]; len(t.entries)+len(t.leases) > 0 || t.joined.Before(now.Add(-takerTTL)) {
-				out = append(out, t.worker)
+				found[shard] = append(found[shard], t.worker)
 			}
 		}
-	}
+		return err
+	})
+	out := slices.Concat(found...)
 	slices.Sort(out)
-	return slices.Compact(out), nil
+	return slices.Compact(out), err
 }
 
 // Return makes nodes of a worker in a shard ready again, as far as it still has these leases of them.
@@ -196,32 +189,27 @@ func (s Leases) Return(ctx context.Context, shard int, worker string, leases []N
 
 // Reap makes the nodes of all leases of a worker ready again. If the worker has died, its death
 // is counted for the nodes; see [Suspect].
-func (s Leases) Reap(ctx context.Context, worker string, died bool) (nodes int, err error) {
-	n, err := s.shardCount(ctx)
-	if err != nil {
-		return 0, err
-	}
+func (s Leases) Reap(ctx context.Context, worker string, died bool) (int, error) {
 	how := 0
 	if died {
 		how = 1
 	}
-	for shard := range n {
+	var nodes atomic.Int64
+	err := s.eachShard(ctx, func(ctx context.Context, shard int) error {
 		all, err := s.takers(ctx, shard, worker)
 		if err != nil {
-			return nodes, err
+			return err
 		}
 		var queues []string
 		for _, t := range all {
 			queues = append(queues, t.queue)
 		}
 		slices.Sort(queues)
-		m, err := s.reap(ctx, shard, worker, []any{worker, how, strings.Join(queues, " ")})
-		if err != nil {
-			return nodes, err
-		}
-		nodes += m
-	}
-	return nodes, nil
+		n, err := s.reap(ctx, shard, worker, []any{worker, how, strings.Join(queues, " ")})
+		nodes.Add(int64(n))
+		return err
+	})
+	return int(nodes.Load()), err
 }
 
 func (s Leases) reap(ctx context.Context, shard int, worker string, args []any) (int, error) {
