@@ -17,6 +17,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -346,6 +347,43 @@ func TestRunAgainWithOutput(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Output that Redis did not take is lost, and no other. A call that its connection repeats adds nothing twice.
+func TestOutputBesideFaults(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[redistest.Kind]string{redistest.Refused: "0+0 2+1", redistest.Repeated: "0+0 1+0 2+0"} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := redistest.NewFault(kind, 2)
+			f.Match = func(cmd redis.Cmder) bool {
+				return len(cmd.Args()) > 1 && store.ScriptName(fmt.Sprint(cmd.Args()[1])) == "emit"
+			}
+			f.Arm()
+			client := newClient(t, f.Client(t, redistest.URL(t)))
+			say := tasks.New[int, int]("output.faults")
+			mux := tasks.NewMux()
+			tasks.Handle(mux, say, func(ctx context.Context, n int) (int, error) {
+				for i := range n {
+					if err := tasks.Emit(ctx, i); err != nil || !testutil.Becomes(func() bool { return f.Calls() > i }) {
+						return 0, fmt.Errorf("chunk %d: %w", i, err)
+					}
+				}
+				return n, nil
+			})
+			runWorker(t, client, mux, tasks.WorkerConfig{})
+			run := started(t, client, say.S(3))
+			wantValue(t, run, 3)
+			var got []string
+			for c, err := range run.Output(limited(t)) {
+				testutil.Ok(t, err)
+				got = append(got, fmt.Sprintf("%s+%d", c.Value, c.Lost))
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("got the chunks, with the lost ones before each, %q, want %s", got, want)
+			}
+		})
+	}
 }
 
 // A retry of a cancelled workflow that has its value ends as a success.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,8 +20,9 @@ const (
 
 // output holds the output of a run that is not stored yet.
 type output struct {
-	storing lock      // held while output is stored
+	storing lock      // held while output is stored; it guards calls
 	began   time.Time // of the output, by the clock of the machine: it distinguishes the runs
+	calls   int       // that have stored some
 
 	mu      sync.Mutex // guards the fields below
 	chunks  [][]byte
@@ -95,7 +97,8 @@ func (r *Run) storeOutput(last bool) {
 		}
 		most, bytes := r.outputLimits()
 		ctx, cancel := context.WithTimeout(context.Background(), emitTimeout)
-		held, err := r.w.store.Flows.AddOutput(ctx, r.w.leases.lend(r.it), most, bytes, dropped, chunks)
+		o.calls++
+		held, err := r.w.store.Flows.AddOutput(ctx, r.w.leases.lend(r.it), most, bytes, dropped, fmt.Sprint(o.began.UnixMicro(), ".", o.calls), chunks)
 		cancel()
 		if err != nil {
 			r.w.log.Warn("output was dropped", "workflow", r.Info.Workflow, "node", r.Info.Node, "chunks", n, "error", err)

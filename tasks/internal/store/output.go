@@ -20,7 +20,8 @@ const (
 // outputKey is the hash of the output of a workflow, with its expiry:
 //
 //	nodes         the nodes with output, separated by spaces
-//	<node>        "<first> <last> <bytes>": numbers of the first and the last kept chunk of a node, and the bytes of all
+//	<node>        "<first> <last> <bytes> <call>": numbers of the first and the last kept chunk of a node, the bytes of all, and the name
+//	              of the last call
 //	<node>/<n>    a chunk
 func (k Keys) outputKey(f Flow) string { return k.Key(f) + ":out" }
 
@@ -38,9 +39,9 @@ func EncodeChunk(attempt int, began, at time.Time, value []byte) ([]byte, error)
 }
 
 // AddOutput adds chunks to the output of the node of a lease, of which so many chunks and bytes are kept. So many were dropped before them.
-// It reports false if the worker has lost the lease.
-func (s Flows) AddOutput(ctx context.Context, l *NodeLease, most, mostBytes, dropped int, chunks [][]byte) (bool, error) {
-	args := []any{l.Flow.Ref, l.Node, l.Worker, l.value(), most, mostBytes, dropped}
+// A connection may repeat a call, which has a name. It reports false if the worker has lost the lease.
+func (s Flows) AddOutput(ctx context.Context, l *NodeLease, most, mostBytes, dropped int, call string, chunks [][]byte) (bool, error) {
+	args := []any{l.Flow.Ref, l.Node, l.Worker, l.value(), most, mostBytes, dropped, call}
 	for _, c := range chunks {
 		args = append(args, c)
 	}
