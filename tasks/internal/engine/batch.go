@@ -191,7 +191,7 @@ func (b *batch) run() {
 	}()
 	select {
 	case <-w.killed:
-		err = errKilled
+		err = &Verdict{Err: errKilled, Again: true, Delay: new(time.Duration)} // also if their contexts have not ended yet
 		return
 	default:
 	}

@@ -62,6 +62,21 @@ func TestSuspectIsAloneForAtMostSomeTime(t *testing.T) {
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
+// The nodes of a batch that a killed worker does not run have not failed, also before their contexts have ended.
+func TestBatchOfAKilledWorkerRunsAgain(t *testing.T) {
+	t.Parallel()
+	l := newLife()
+	l.kill()
+	r := &Run{w: &runner{local: &local{life: l}, runs: &runs{set: map[*Run]bool{}}}, it: &item{batch: newBatch(1)}, spec: &graph.Spec{}, ctx: t.Context()}
+	h := &Handler{Run: func(ctx context.Context, _ []byte) (HandlerResult, error) {
+		_, err := r.Join(ctx, nil, func(context.Context, []any) []any { t.Error("the handler is called"); return nil })
+		return HandlerResult{}, err
+	}}
+	if a, here := r.call(h, nil, nil); !here || a.err == nil || a.err.again == nil {
+		t.Errorf("got %+v, want it to run again", a)
+	}
+}
+
 // A slot of a strict worker takes from heavier queues first. It leaves out other queues that have a limit.
 func TestOrderOfQueues(t *testing.T) {
 	t.Parallel()
