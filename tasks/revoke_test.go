@@ -3,7 +3,9 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -76,6 +79,39 @@ func TestRevocationWhoseMessageIsLost(t *testing.T) {
 		testutil.Eventually(t, "both are stopped", func() bool { return len(w.noted("left a"))+len(w.noted("left b")) == 2 })
 		testutil.Ok(t, run.Revoke(t.Context()))
 	})
+}
+
+// A slot is free again whose cancelled workflow Redis has lost, also for a task in a plan of a plan.
+func TestLostCancelledWorkflowFreesItsSlot(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	var lost atomic.Value // key
+	lost.Store("")
+	rdb.AddHook(redistest.Calls(func(_ context.Context, next func() error, cmds ...redis.Cmder) error {
+		err, args := next(), cmds[0].Args()
+		if key := lost.Load().(string); key != "" && len(args) > 1 && store.ScriptName(fmt.Sprint(args[1])) == "turn" {
+			lost.Store("")
+			rdb.Del(context.Background(), key)
+		}
+		return err
+	}))
+	client, mux := newClient(t, rdb), tasks.NewMux()
+	task, inner, outer := tasks.New[int, int]("lost.task"), tasks.New[int, int]("lost.inner"), tasks.New[int, int]("lost.outer")
+	last := task.With(tasks.Queue("later"))
+	tasks.Handle(mux, task, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.HandlePlan(mux, inner, func(_ context.Context, n int) (tasks.Signature[int], error) { return tasks.Chain(task.S(n), last), nil })
+	tasks.HandlePlan(mux, outer, func(_ context.Context, n int) (tasks.Signature[int], error) { return inner.S(n), nil })
+	runWorker(t, client, mux, tasks.WorkerConfig{})
+	run := started(t, client, outer.S(1))
+	testutil.Eventually(t, "the last task is ready", func() bool { return rdb.LLen(t.Context(), "muster:{0}:ring:later").Val() == 1 })
+	key := flowKey(t, rdb, run.ID())
+	testutil.Ok(t, rdb.HSet(t.Context(), key, store.FieldStopped, store.StoppedByCancel).Err())
+	lost.Store(key)
+	runWorker(t, client, mux, tasks.WorkerConfig{Queues: map[string]int{"later": 1}, Concurrency: 1, Grace: time.Second})
+	wantValue(t, started(t, client, last.S(7)), 7)
+	if _, err := run.Status(t.Context()); !errors.Is(err, tasks.ErrNotFound) {
+		t.Errorf("got %v, want a lost workflow", err)
+	}
 }
 
 // Revoking a workflow leaves the nodes of other workflows with the same fairness key ready, and none of the revoked workflow runs.

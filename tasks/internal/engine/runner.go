@@ -111,7 +111,7 @@ func (rn *runner) try(ctx context.Context, r *Run) (result, bool, error) {
 	if r.it.cancelled != nil {
 		handles, err := rn.graphs.values(r.fl).handles(ctx, r.id)
 		if err != nil {
-			return result{}, false, err
+			return result{}, false, rn.unreadable(ctx, r, err)
 		}
 		if !handles {
 			return r.failed(cancelledNode(r.it.cancelled)), true, nil
@@ -188,15 +188,21 @@ func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
 // inputFor returns the input of a run. It is nil without an error if there is nothing to run any more.
 func (rn *runner) inputFor(ctx context.Context, r *Run) ([]byte, error) {
 	input, err := r.input(ctx)
-	switch {
-	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
-		return nil, nil // the workflow is gone, or Redis lost its dependency
-	case errors.Is(err, errUnreadable):
-		return nil, rn.advancer.giveUpIn(ctx, r.fl.Flow, err, rn.leases.lend(r.it))
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, rn.unreadable(ctx, r, err)
 	}
 	return input, nil
+}
+
+// unreadable returns an error of reading the workflow of a run; nil if there is nothing to run any more.
+func (rn *runner) unreadable(ctx context.Context, r *Run, err error) error {
+	switch {
+	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
+		return nil // the workflow is gone, or Redis lost its dependency or plan
+	case errors.Is(err, errUnreadable):
+		return rn.advancer.giveUpIn(ctx, r.fl.Flow, err, rn.leases.lend(r.it))
+	}
+	return err
 }
 
 // input returns the input of a run. It has the results in memory that were stored when the node was taken.
