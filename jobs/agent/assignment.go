@@ -178,7 +178,7 @@ type assigned struct {
 func (h *assigned) open() bool { return h.outcome == "" && !h.Done }
 
 // load reads an assignment. caller is the calling agent, or "" for a server process. usage is the usage of the assignment
-// so far; nil means the stored one. The error is ErrNoneSuch, or jobs.ErrLeaseLost together with the known fields.
+// so far; nil means the stored one. The error is ErrNoneSuch, or jobs.ErrLeaseLost of an assignment that load has ended.
 func (s *Service) load(ctx context.Context, id, caller string, usage map[string]int64) (*assigned, error) {
 	r, err := parseID(id)
 	if err != nil {
@@ -203,8 +203,7 @@ func (s *Service) load(ctx context.Context, id, caller string, usage map[string]
 		return h, nil
 	}
 	w, err := s.cfg.Jobs.Find(ctx, r.job, r.item, r.fence)
-	err = asLost(err)
-	switch {
+	switch err = asLost(err); {
 	case err == nil && (w.Done || w.Agent == r.agent && w.Nonce == r.nonce):
 		w.Agent, w.Nonce = r.agent, r.nonce
 		h.Assignment = s.assignment(w)
@@ -213,7 +212,7 @@ func (s *Service) load(ctx context.Context, id, caller string, usage map[string]
 	case err == nil, errors.Is(err, jobs.ErrLeaseLost) && h.outcome == "" && v[2] == "": // it never was, or ended long ago
 		return nil, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
 	}
-	return h, fmt.Errorf("assignment %s: %w", id, err)
+	return nil, s.endIfLost(ctx, h, err)
 }
 
 // asLost returns err, or jobs.ErrLeaseLost if err means that the job has ended or is gone.
@@ -456,19 +455,18 @@ func (s *Service) endLapsed(ctx context.Context) error {
 		id, _ := z.Member.(string)
 		h, found := s.load(ctx, id, "", nil)
 		switch {
-		case h == nil:
+		case errors.Is(found, jobs.ErrLeaseLost): // it has ended
+		case found != nil:
 			err = errors.Join(err, found)
 			if errors.Is(found, ErrNoneSuch) {
 				r, _ := parseID(id)
 				err = errors.Join(err, s.rdb.ZRem(ctx, s.keys.held(r.agent), id).Err())
 			}
-		case found == nil && h.open() && h.now.Before(h.Expires): // it was extended by a process that died then
+		case h.open() && h.now.Before(h.Expires): // it was extended by a process that died then
 			_, failed := s.report(ctx, h, h.Expires, nil)
 			err = errors.Join(err, failed)
-		case found == nil || errors.Is(found, jobs.ErrLeaseLost):
-			err = errors.Join(err, s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""))
 		default:
-			err = errors.Join(err, found)
+			err = errors.Join(err, s.end(ctx, h, endLost, jobs.ErrLeaseLost.Error(), ""))
 		}
 	}
 	return err

@@ -188,9 +188,6 @@ func (s *Service) settle(ctx context.Context, h *assigned, usage map[string]int6
 		usage = nil
 	}
 	fresh, err := s.load(ctx, h.ID, "", usage)
-	if fresh != nil && errors.Is(err, jobs.ErrLeaseLost) {
-		err = s.endIfLost(ctx, fresh, err)
-	}
 	if err == nil && fresh.open() {
 		err = how(fresh)
 	}

@@ -55,12 +55,10 @@ func (s *Service) loadOwned(ctx context.Context, id, agent string, fence int64, 
 		return nil, fmt.Errorf("assignment %s has another fence: %w", id, jobs.ErrLeaseLost)
 	}
 	h, err := s.load(ctx, id, agent, usage)
-	switch {
-	case h != nil && errors.Is(err, jobs.ErrLeaseLost):
-		return nil, s.endIfLost(ctx, h, err)
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case !h.Done && !h.Deadline.IsZero() && !h.now.Before(h.Deadline): // the lease lasts a little longer
+	}
+	if !h.Done && !h.Deadline.IsZero() && !h.now.Before(h.Deadline) { // the lease lasts a little longer
 		if err := s.cfg.Jobs.Fail(ctx, h.Work, errDeadline, 0, true); err != nil {
 			return nil, s.endIfLost(ctx, h, err)
 		}
@@ -272,8 +270,6 @@ func (s *Service) abandon(ctx context.Context, agent string, cause error, died b
 		id, _ := z.Member.(string)
 		h, err := s.load(ctx, id, "", nil)
 		switch {
-		case h != nil && errors.Is(err, jobs.ErrLeaseLost):
-			err = s.endIfLost(ctx, h, err)
 		case err == nil && died:
 			err = s.endBroken(ctx, h, cause)
 		case err == nil:
