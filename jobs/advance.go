@@ -459,7 +459,7 @@ type Work struct {
 // Answer is the result of an agent's work.
 type Answer struct {
 	// Items are added before the work ends; only by a stage that takes the job.
-	Items []Item
+	Items []NewItem
 	// Verdict is one of the stage's states, as accept or reject; empty means accept.
 	Verdict string
 	Reason  string // why it was rejected

@@ -147,10 +147,10 @@ func (w *world) add(work jobs.Work, keys ...string) {
 	}
 }
 
-func items(keys ...string) []jobs.Item {
-	list := make([]jobs.Item, len(keys))
+func items(keys ...string) []jobs.NewItem {
+	list := make([]jobs.NewItem, len(keys))
 	for i, key := range keys {
-		list[i] = jobs.Item{Key: key, Text: "text of " + key}
+		list[i] = jobs.NewItem{Key: key, Text: "text of " + key}
 	}
 	return list
 }

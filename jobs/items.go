@@ -305,8 +305,10 @@ func (s *Service) decide(ctx context.Context, id string, p *pipeline.Pipeline, i
 	next := following(p, it.Stage)
 	switch {
 	case d.Accept && next != nil:
+		e := fixed.emitted()
+		e.ReviewedBy = d.By
 		var item workqueue.Item
-		if item, err = fixed.reviewedItem(d.By, *next, s.attempts(*next)); err == nil {
+		if item, err = e.queueItem(*next, s.attempts(*next)); err == nil {
 			err = s.queue(id).PassFailed(ctx, item, result)
 		}
 	case d.Accept:
@@ -346,9 +348,12 @@ var itemPriorities = map[string]int{"high": 10, "medium": 0, "low": -10}
 
 // emitted is an item as stored in the queue: the emitted fields, with the changes of later stages.
 type emitted struct {
-	Item
-	Created int64 `json:"created"` // unix ms
+	NewItem
+	ReviewedBy string `json:"reviewed_by,omitempty"`
+	Created    int64  `json:"created"` // unix ms
 }
+
+func (it Item) emitted() emitted { return emitted{it.NewItem, it.ReviewedBy, it.CreatedAt.UnixMilli()} }
 
 // outcome is the result of an item in the queue, set by the agent that ended it.
 type outcome struct {
@@ -361,7 +366,7 @@ type outcome struct {
 }
 
 // check returns a *FieldError for an item that cannot be stored; field is its path in the request.
-func (it *Item) check(field string, p *pipeline.Pipeline) error {
+func (it *NewItem) check(field string, p *pipeline.Pipeline) error {
 	if it.Key == "" || len(it.Key) > MaxKey || strings.ContainsFunc(it.Key, unicode.IsControl) {
 		return bad(field+".key", "must be 1 to %d bytes without control characters", MaxKey)
 	}
@@ -407,36 +412,26 @@ func (it *Item) check(field string, p *pipeline.Pipeline) error {
 }
 
 // queueItem returns the queue item that waits for a stage.
-func (it Item) queueItem(st pipeline.Stage, attempts int, created time.Time) (workqueue.Item, error) {
-	if it.Priority == "" {
-		it.Priority = "medium"
+func (e emitted) queueItem(st pipeline.Stage, attempts int) (workqueue.Item, error) {
+	if e.Priority == "" {
+		e.Priority = "medium"
 	}
-	priority := itemPriorities[it.Priority]
-	// Fields that the service sets are not stored.
-	it.ID, it.JobID, it.Status, it.Stage, it.Agent, it.RejectionReason, it.LastError = "", "", "", "", "", "", ""
-	it.RetryCount, it.CreatedAt, it.UpdatedAt = 0, time.Time{}, time.Time{}
-	raw, err := json.Marshal(emitted{Item: it, Created: created.UnixMilli()})
+	raw, err := json.Marshal(e)
 	if err != nil {
-		return workqueue.Item{}, fmt.Errorf("item %q: %w", it.Key, err)
+		return workqueue.Item{}, fmt.Errorf("item %q: %w", e.Key, err)
 	}
 	return workqueue.Item{
-		ID: itemID(it.Key), Kind: st.Name, ResourceKeys: []string{lane(st.Name)}, MaxAttempts: attempts, Payload: raw, Priority: priority,
+		ID: itemID(e.Key), Kind: st.Name, ResourceKeys: []string{lane(st.Name)}, MaxAttempts: attempts, Payload: raw, Priority: itemPriorities[e.Priority],
 	}, nil
 }
 
-// reviewedItem returns the queue item, waiting for a stage, of an item that a person has accepted.
-func (it Item) reviewedItem(by string, st pipeline.Stage, attempts int) (workqueue.Item, error) {
-	it.ReviewedBy = by
-	return it.queueItem(st, attempts, it.CreatedAt)
-}
-
 // integratedItem returns the queue item of an item that a stage emits and no stage takes.
-func (it Item) integratedItem(stage, agent string, created time.Time) (workqueue.Item, error) {
-	item, err := it.queueItem(pipeline.Stage{Name: stage}, 0, created)
+func (e emitted) integratedItem(stage, agent string) (workqueue.Item, error) {
+	item, err := e.queueItem(pipeline.Stage{Name: stage}, 0)
 	if err != nil {
 		return item, err
 	}
-	result, err := json.Marshal(outcome{Agent: agent, At: created.UnixMilli()})
+	result, err := json.Marshal(outcome{Agent: agent, At: e.Created})
 	item.ResourceKeys, item.Done, item.Result = []string{emittedLane(stage)}, true, result
 	return item, err
 }
@@ -454,7 +449,7 @@ func parseItem(job, queueID string, payload []byte) (Item, error) {
 	if err != nil {
 		e, err = emitted{}, fmt.Errorf("it is damaged: %w", err)
 	}
-	it := e.Item
+	it := Item{NewItem: e.NewItem, ReviewedBy: e.ReviewedBy}
 	it.Key = strings.TrimPrefix(queueID, itemID(""))
 	sum := sha256.Sum256([]byte(job + "\n" + it.Key))
 	it.ID, it.JobID = uuid([16]byte(sum[:16]), 8), job
@@ -519,7 +514,7 @@ func (it *Item) fill(p *pipeline.Pipeline) {
 }
 
 // apply sets the fields of a patch that an agent may set when it ends its work. Labels are merged, lists replaced.
-func (it *Item) apply(raw json.RawMessage) error {
+func (it *NewItem) apply(raw json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
 	}
@@ -540,8 +535,7 @@ func (it *Item) apply(raw json.RawMessage) error {
 		p.Data = it.Data
 	}
 	p.Confidence = cmp.Or(p.Confidence, it.Confidence)
-	p.Key, p.ID, p.JobID, p.Status, p.Stage, p.Agent, p.ReviewedBy = it.Key, it.ID, it.JobID, it.Status, it.Stage, it.Agent, it.ReviewedBy
-	p.RejectionReason, p.RetryCount, p.LastError, p.CreatedAt, p.UpdatedAt = it.RejectionReason, it.RetryCount, it.LastError, it.CreatedAt, it.UpdatedAt
+	p.Key = it.Key
 	*it = p
 	return nil
 }

@@ -61,21 +61,21 @@ func TestBadAnswerNamesItsField(t *testing.T) {
 		first := w.take("creator", "c")
 		half := 1.5
 		for _, c := range []struct {
-			items []jobs.Item
+			items []jobs.NewItem
 			field string
 		}{
-			{[]jobs.Item{{Text: "x"}}, "items[0].key"},
-			{[]jobs.Item{{Key: ".", Text: "x"}}, "items[0].key"},
-			{[]jobs.Item{{Key: "..", Text: "x"}}, "items[0].key"},
-			{[]jobs.Item{{Key: "k", Text: "x"}, {Key: "a\nb", Text: "x"}}, "items[1].key"},
-			{[]jobs.Item{{Key: "k"}}, "items[0].text"},
-			{[]jobs.Item{{Key: "k", Text: "x\x00"}}, "items[0].text"},
-			{[]jobs.Item{{Key: "k", Text: strings.Repeat("x", jobs.MaxItem+1)}}, "items[0].text"},
-			{[]jobs.Item{{Key: "k", Text: "x", Labels: map[string]bool{"hipaa": true}}}, "items[0].labels"},
-			{[]jobs.Item{{Key: "k", Text: "x", Priority: "urgent"}}, "items[0].priority"},
-			{[]jobs.Item{{Key: "k", Text: "x", Confidence: &half}}, "items[0].confidence_score"},
-			{[]jobs.Item{{Key: "k", Text: "x", Citations: []string{"ok", "\xff"}}}, "items[0].citations[1]"},
-			{make([]jobs.Item, jobs.MaxItems+1), "items"},
+			{[]jobs.NewItem{{Text: "x"}}, "items[0].key"},
+			{[]jobs.NewItem{{Key: ".", Text: "x"}}, "items[0].key"},
+			{[]jobs.NewItem{{Key: "..", Text: "x"}}, "items[0].key"},
+			{[]jobs.NewItem{{Key: "k", Text: "x"}, {Key: "a\nb", Text: "x"}}, "items[1].key"},
+			{[]jobs.NewItem{{Key: "k"}}, "items[0].text"},
+			{[]jobs.NewItem{{Key: "k", Text: "x\x00"}}, "items[0].text"},
+			{[]jobs.NewItem{{Key: "k", Text: strings.Repeat("x", jobs.MaxItem+1)}}, "items[0].text"},
+			{[]jobs.NewItem{{Key: "k", Text: "x", Labels: map[string]bool{"hipaa": true}}}, "items[0].labels"},
+			{[]jobs.NewItem{{Key: "k", Text: "x", Priority: "urgent"}}, "items[0].priority"},
+			{[]jobs.NewItem{{Key: "k", Text: "x", Confidence: &half}}, "items[0].confidence_score"},
+			{[]jobs.NewItem{{Key: "k", Text: "x", Citations: []string{"ok", "\xff"}}}, "items[0].citations[1]"},
+			{make([]jobs.NewItem, jobs.MaxItems+1), "items"},
 		} {
 			_, err := w.Add(w.ctx, first, c.items)
 			var field *jobs.FieldError
@@ -324,7 +324,7 @@ func TestNextVersionCanBeCompared(t *testing.T) {
 		}
 		first := w.take("creator", "c")
 		list := items("same", "new")
-		list = append(list, jobs.Item{Key: "changed", Text: "otherwise"})
+		list = append(list, jobs.NewItem{Key: "changed", Text: "otherwise"})
 		w.complete(first, jobs.Answer{Items: list})
 		for range 3 {
 			w.complete(w.take("validator", "v"), jobs.Answer{})

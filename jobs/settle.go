@@ -36,7 +36,7 @@ func (s *Service) Beat(ctx context.Context, w Work) (time.Time, error) {
 // Add adds items to the job, as a stage that takes the job does while it works. They are integrated if the next stage does
 // not take them. An item whose key exists changes nothing. It returns how many are new; ErrLeaseLost, or a *FieldError, and
 // then none is added.
-func (s *Service) Add(ctx context.Context, w Work, items []Item) (int, error) {
+func (s *Service) Add(ctx context.Context, w Work, items []NewItem) (int, error) {
 	p, err := s.plan(ctx, w.JobID)
 	if err != nil {
 		return 0, err
@@ -48,16 +48,16 @@ func (s *Service) Add(ctx context.Context, w Work, items []Item) (int, error) {
 	if len(items) > MaxItems {
 		return 0, bad("items", "%d items; at most %d are allowed in one call", len(items), MaxItems)
 	}
-	queued, now := make([]workqueue.Item, len(items)), time.Now()
+	queued, now := make([]workqueue.Item, len(items)), time.Now().UnixMilli()
 	for i, it := range items {
 		field := fmt.Sprintf("items[%d]", i)
 		if err := it.check(field, p); err != nil {
 			return 0, err
 		}
-		if next == nil {
-			queued[i], err = it.integratedItem(w.Stage, w.Agent, now)
+		if e := (emitted{NewItem: it, Created: now}); next == nil {
+			queued[i], err = e.integratedItem(w.Stage, w.Agent)
 		} else {
-			queued[i], err = it.queueItem(*next, s.attempts(*next), now)
+			queued[i], err = e.queueItem(*next, s.attempts(*next))
 		}
 		if err != nil {
 			return 0, err
@@ -185,7 +185,7 @@ func (s *Service) completeItem(ctx context.Context, p *pipeline.Pipeline, st pip
 	}
 	q := s.queue(w.JobID)
 	if next := following(p, st.Name); next != nil && to == pipeline.Integrated {
-		item, err := it.queueItem(*next, s.attempts(*next), it.CreatedAt)
+		item, err := it.emitted().queueItem(*next, s.attempts(*next))
 		if err != nil {
 			return false, err
 		}

@@ -228,23 +228,28 @@ type Stuck struct {
 	Recoveries int       `json:"recoveries"`
 }
 
-// Item is a unit of a job. An agent emits it with the fields up to Priority.
+// NewItem is an item that an agent emits.
+type NewItem struct {
+	Key               string          `json:"key" minLength:"1" maxLength:"512" doc:"unique in its job; emitting it again changes nothing" example:"req-17"`
+	Text              string          `json:"text" maxLength:"1000000"`
+	Name              string          `json:"name,omitempty" maxLength:"10000"`
+	Type              string          `json:"type,omitempty" maxLength:"1000"`
+	SourceDocument    string          `json:"source_document,omitempty" maxLength:"10000"`
+	SourceLocation    string          `json:"source_location,omitempty" maxLength:"10000"`
+	Labels            map[string]bool `json:"labels,omitzero" maxProperties:"100" doc:"labels that the pipeline declares"` // each of them, in items that were read
+	ResearchNotes     string          `json:"research_notes,omitempty" maxLength:"1000000"`
+	Citations         []string        `json:"citations,omitzero" maxItems:"10000" maxLength:"10000"`
+	MentionedObjects  []string        `json:"mentioned_objects,omitzero" maxItems:"10000" maxLength:"10000"`
+	MentionedMessages []string        `json:"mentioned_messages,omitzero" maxItems:"10000" maxLength:"10000"`
+	Confidence        *float64        `json:"confidence_score,omitempty" minimum:"0" maximum:"1"`
+	ExternalID        string          `json:"external_id,omitempty" maxLength:"1000" doc:"where it was integrated"`
+	Priority          string          `json:"priority,omitempty" enum:"high,medium,low" doc:"Defaults to medium."`
+	Data              json.RawMessage `json:"data,omitempty" doc:"anything else"`
+}
+
+// Item is a unit of a job.
 type Item struct {
-	Key               string          `json:"key"` // unique in its job; emitting it again changes nothing
-	Text              string          `json:"text"`
-	Name              string          `json:"name,omitempty"`
-	Type              string          `json:"type,omitempty"`
-	SourceDocument    string          `json:"source_document,omitempty"`
-	SourceLocation    string          `json:"source_location,omitempty"`
-	Labels            map[string]bool `json:"labels,omitzero"` // labels that the pipeline declares; each of them, in items that were read
-	ResearchNotes     string          `json:"research_notes,omitempty"`
-	Citations         []string        `json:"citations,omitzero"`
-	MentionedObjects  []string        `json:"mentioned_objects,omitzero"`
-	MentionedMessages []string        `json:"mentioned_messages,omitzero"`
-	Confidence        *float64        `json:"confidence_score,omitempty"` // from 0 to 1
-	ExternalID        string          `json:"external_id,omitempty"`      // where it was integrated
-	Priority          string          `json:"priority,omitempty"`         // high, medium or low. Defaults to medium.
-	Data              json.RawMessage `json:"data,omitempty"`             // anything else, as JSON
+	NewItem
 
 	ID              string     `json:"id,omitempty"` // UUID, made of the job and the key
 	JobID           string     `json:"job_id,omitempty"`

@@ -166,7 +166,7 @@ func TestComparisonCountsTheDifferences(t *testing.T) {
 	for want, list := range map[string][]jobs.Difference{
 		"1 new, 2 gone, 0 changed, 3 same\n": nil,
 		"CHANGE  ITEM  TEXT\nnew     a     x\ngone    b     y\n\n1 new, 2 gone, 0 changed, 3 same\n": {
-			{Key: "a", Change: "new", B: &jobs.Item{Key: "a", Text: "x"}}, {Key: "b", Change: "gone", A: &jobs.Item{Key: "b", Text: "y"}},
+			{Key: "a", Change: "new", B: &jobs.Item{NewItem: jobs.NewItem{Key: "a", Text: "x"}}}, {Key: "b", Change: "gone", A: &jobs.Item{NewItem: jobs.NewItem{Key: "b", Text: "y"}}},
 		},
 	} {
 		env, out, _ := quiet("")

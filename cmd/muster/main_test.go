@@ -86,7 +86,7 @@ func agents(ts *testscript.TestScript, neg bool, args []string) {
 		switch {
 		case work.Item == nil:
 			for word := range strings.FieldsSeq(work.Job.Prompt) {
-				reply.Items = append(reply.Items, jobs.Item{Key: word, Text: "Item " + word})
+				reply.Items = append(reply.Items, jobs.NewItem{Key: word, Text: "Item " + word})
 			}
 		case work.Item.Key == "bad":
 			reply.Verdict, reply.Reason = "reject", "it is bad"

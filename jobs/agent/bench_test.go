@@ -81,9 +81,9 @@ func BenchmarkSettledItem(b *testing.B) {
 			work := lease()
 			var n atomic.Int64
 			for left := b.N; left > 0; left -= 1000 {
-				items := make([]jobs.Item, min(left, 1000))
+				items := make([]jobs.NewItem, min(left, 1000))
 				for i := range items {
-					items[i] = jobs.Item{Key: fmt.Sprint("k", n.Add(1)), Text: "text"}
+					items[i] = jobs.NewItem{Key: fmt.Sprint("k", n.Add(1)), Text: "text"}
 				}
 				testutil.Must(s.AddItems(ctx, work.ID, a.ID, work.Fence, items))(b)
 			}

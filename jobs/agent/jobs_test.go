@@ -80,7 +80,7 @@ func completeJobs(t *testing.T, rdb redis.UniversalClient) {
 	}
 	pull("creator", func(a agent.Assignment, s *agent.Service) error {
 		for i := range itemsN {
-			if _, err := s.AddItems(ctx, a.ID, a.Agent, a.Fence, []jobs.Item{{Key: fmt.Sprint("k", i), Text: "text"}}); err != nil {
+			if _, err := s.AddItems(ctx, a.ID, a.Agent, a.Fence, []jobs.NewItem{{Key: fmt.Sprint("k", i), Text: "text"}}); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ import (
 type Reply struct {
 	Verdict string           `json:"verdict,omitempty"`
 	Reason  string           `json:"reason,omitempty"`
-	Items   []jobs.Item      `json:"items,omitempty"`
+	Items   []jobs.NewItem   `json:"items,omitempty"`
 	Item    json.RawMessage  `json:"item,omitempty"`   // fields to set in the item
 	Result  json.RawMessage  `json:"result,omitempty"` // of a stage that takes the whole job
 	Usage   map[string]int64 `json:"usage,omitempty"`

@@ -106,7 +106,7 @@ func (r *rig) put(role string, n int) {
 	a := jobs.Answer{}
 	for range n {
 		key := fmt.Sprint("item-", len(r.items.jobs))
-		a.Items, r.items.jobs = append(a.Items, jobs.Item{Key: key, Text: "text of " + key}), append(r.items.jobs, j.ID)
+		a.Items, r.items.jobs = append(a.Items, jobs.NewItem{Key: key, Text: "text of " + key}), append(r.items.jobs, j.ID)
 	}
 	testutil.Eventually(r.t, "the first stage", func() bool {
 		work, _, err := r.jobs.Take(context.Background(), "put", "put", 1)

@@ -103,7 +103,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 
 // AddItems adds up to jobs.MaxItems items to the job of an assignment and returns the number of added items. Items whose
 // keys exist are ignored. It returns the same errors as Beat.
-func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.Item) (int, error) {
+func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence int64, items []jobs.NewItem) (int, error) {
 	h, err := s.loadOwned(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return 0, err

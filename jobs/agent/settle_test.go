@@ -127,7 +127,7 @@ func TestCallsOfOthersChangeNothing(t *testing.T) {
 		} {
 			ctx := t.Context()
 			_, beat := r.Beat(ctx, c.assignment, c.agent, c.fence, nil)
-			_, add := r.AddItems(ctx, c.assignment, c.agent, c.fence, []jobs.Item{{Key: "k", Text: "t"}})
+			_, add := r.AddItems(ctx, c.assignment, c.agent, c.fence, []jobs.NewItem{{Key: "k", Text: "t"}})
 			for call, err := range map[string]error{
 				"beat": beat, "add": add,
 				"complete": r.Complete(ctx, c.assignment, c.agent, c.fence, jobs.Answer{}),

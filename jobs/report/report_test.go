@@ -73,11 +73,11 @@ func ordinary() fake {
 			ErrorMessage: "10 items have failed for the last time; see their errors with muster jobs items --status failed.",
 		},
 		item: func(i int) jobs.Item {
-			it := jobs.Item{
-				Key: fmt.Sprintf("REQ-%03d", i), ID: fmt.Sprintf("id-%d", i), Text: "=1+1", Name: fmt.Sprintf("name, %d", i), Status: states[i%6], Priority: priorities[i%4],
+			it := jobs.Item{ID: fmt.Sprintf("id-%d", i), Status: states[i%6], RetryCount: i % 3, CreatedAt: created, LastError: "-5", NewItem: jobs.NewItem{
+				Key: fmt.Sprintf("REQ-%03d", i), Text: "=1+1", Name: fmt.Sprintf("name, %d", i), Priority: priorities[i%4],
 				Labels: map[string]bool{"gobd": i%2 == 0, "gdpr": false}, Citations: []string{fmt.Sprintf("doc-%d", i%25), "law-1"},
-				Confidence: &confidence, RetryCount: i % 3, CreatedAt: created, Data: json.RawMessage(`{"n":1}`), LastError: "-5",
-			}
+				Confidence: &confidence, Data: json.RawMessage(`{"n":1}`),
+			}}
 			if it.Status != jobs.ItemReview {
 				it.Agent = "validator-1"
 			}
@@ -316,11 +316,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		if i%30_000 == 29_999 {
 			peak = max(peak, heap())
 		}
-		return jobs.Item{
-			Key: fmt.Sprint("k", i), Text: strings.Repeat("x", 1024), Status: jobs.ItemIntegrated, Agent: fmt.Sprint("agent-", i),
+		return jobs.Item{Status: jobs.ItemIntegrated, Agent: fmt.Sprint("agent-", i), NewItem: jobs.NewItem{
+			Key: fmt.Sprint("k", i), Text: strings.Repeat("x", 1024),
 			Labels:    map[string]bool{fmt.Sprint("label-", i): true},
 			Citations: []string{fmt.Sprint("a", i, strings.Repeat("y", 200)), fmt.Sprint("b", i)},
-		}
+		}}
 	}}
 	for name, write := range map[string]func() error{
 		"summary": func() error {

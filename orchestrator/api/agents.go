@@ -183,7 +183,7 @@ func addAssignments(s *server) {
 		return client.AssignmentLease{LeaseUntil: a.Work.Expires, Deadline: a.Work.Deadline}, err
 	})
 	implementAfter(s, client.AddItems, maxItemsBody, w.held, func(ctx context.Context, in *client.ItemsOfAssignment) (client.AddedItems, error) {
-		added, err := w.agents.AddItems(ctx, in.ID, in.Body.Agent, in.Body.Fence, newItems(in.Body.Items))
+		added, err := w.agents.AddItems(ctx, in.ID, in.Body.Agent, in.Body.Fence, in.Body.Items)
 		return client.AddedItems{Added: added}, err
 	})
 	implementAfter(s, client.CompleteAssignment, maxItemsBody, w.held, w.complete)
@@ -239,7 +239,7 @@ func (w work) complete(ctx context.Context, in *client.AssignmentCompletion) (cl
 	if b.Item != nil && b.Result != nil {
 		return client.Empty{}, badField("body.result", "item and result exclude each other; set item in a stage of items and result in a stage of the job")
 	}
-	answer := jobs.Answer{Items: newItems(b.Items), Verdict: b.Verdict, Reason: b.Reason, Patch: b.Result, Usage: b.Usage}
+	answer := jobs.Answer{Items: b.Items, Verdict: b.Verdict, Reason: b.Reason, Patch: b.Result, Usage: b.Usage}
 	if b.Item != nil {
 		answer.Patch = json.RawMessage(b.Item)
 	}

@@ -205,22 +205,6 @@ func exampleJob() Job {
 	})
 }
 
-// NewItem is an item that an agent emits.
-type NewItem = client.NewItem
-
-// newItems converts items of a request to items of the job service.
-func newItems(list []NewItem) []jobs.Item {
-	out := make([]jobs.Item, len(list))
-	for i, n := range list {
-		out[i] = jobs.Item{
-			Key: n.Key, Text: n.Text, Name: n.Name, Type: n.Type, SourceDocument: n.SourceDocument, SourceLocation: n.SourceLocation,
-			Labels: n.Labels, ResearchNotes: n.ResearchNotes, Citations: n.Citations, MentionedObjects: n.MentionedObjects,
-			MentionedMessages: n.MentionedMessages, Confidence: n.Confidence, ExternalID: n.ExternalID, Priority: n.Priority, Data: n.Data,
-		}
-	}
-	return out
-}
-
 // addItems adds the operations on the items of jobs.
 func addItems(s *server) {
 	implement(s, client.ListItems, func(ctx context.Context, in *client.ItemFilter) (out client.Page[jobs.Item], err error) {

@@ -89,7 +89,7 @@ func populate(t *testing.T, cfg Config, owner string) sample {
 	f := sample{job: j.ID, agent: one.ID, workflow: run.ID()}
 	add := func(a agent.Assignment, key string) {
 		t.Helper()
-		_, err := cfg.Agents.AddItems(ctx, a.ID, one.ID, a.Fence, []jobs.Item{{Key: key, Text: "t"}})
+		_, err := cfg.Agents.AddItems(ctx, a.ID, one.ID, a.Fence, []jobs.NewItem{{Key: key, Text: "t"}})
 		must(err)
 	}
 	a := lease("creator")

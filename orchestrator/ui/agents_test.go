@@ -54,7 +54,7 @@ func TestPagesOfAgents(t *testing.T) {
 	}
 	w.create("default", "p")
 	a := lease("creator")
-	_, err := agents.AddItems(w.ctx, a.ID, one, a.Fence, []jobs.Item{{Key: "a", Text: "t"}, {Key: "b", Text: "t"}})
+	_, err := agents.AddItems(w.ctx, a.ID, one, a.Fence, []jobs.NewItem{{Key: "a", Text: "t"}, {Key: "b", Text: "t"}})
 	must(err)
 	v := lease("validator")
 	must(agents.Complete(w.ctx, v.ID, one, v.Fence, jobs.Answer{Usage: map[string]int64{"tokens": 5000}}))

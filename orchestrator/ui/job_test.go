@@ -25,7 +25,7 @@ func TestPagesOfAJob(t *testing.T) {
 	showsText(t, w.h, "/tasks/todo", "Nothing to do")
 	j := w.create("careful", hostile+strings.Repeat("x", 1<<20-100))
 	at := "/jobs/" + j.ID
-	w.emit(jobs.Item{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, jobs.Item{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, jobs.Item{Key: "c", Text: "third"})
+	w.emit(jobs.NewItem{Key: "...", Text: hostile, Citations: []string{"page " + hostile}}, jobs.NewItem{Key: `a/b&<"'>`, Text: strings.Repeat("long ", 1<<17)}, jobs.NewItem{Key: "c", Text: "third"})
 	w.fail("unclear " + hostile)
 	w.fail("unclear " + hostile)
 	showsText(t, w.h, "/jobs", `<tr id="j-`+j.ID+`">`, j.ID, "careful", "processing", "0 of 3", `\u202e`)
@@ -95,7 +95,7 @@ func TestChangesOfJobs(t *testing.T) {
 	w.done(strings.TrimPrefix(w.done("/jobs/start", url.Values{"prompt": {"Another"}, "url": {w.docs + "/a.pdf"}}, "/ui/jobs/"), "/ui")+"/cancel", nil, "/ui/jobs/")
 
 	at := "/jobs/" + id
-	w.emit(jobs.Item{Key: "a", Text: "t"}, jobs.Item{Key: "b", Text: "t"})
+	w.emit(jobs.NewItem{Key: "a", Text: "t"}, jobs.NewItem{Key: "b", Text: "t"})
 	if work := w.fail("no"); work.JobID != id {
 		t.Fatalf("got work of %s", work.JobID)
 	}
@@ -116,7 +116,7 @@ func TestChangesOfJobs(t *testing.T) {
 
 	next := strings.TrimPrefix(w.done(at+"/again", nil, "/ui/jobs/"), "/ui/jobs/")
 	showsText(t, w.h, "/jobs/"+next, "/jobs/"+next+"?compare="+id)
-	w.emit(jobs.Item{Key: "a", Text: "t"}, jobs.Item{Key: "c", Text: "new"})
+	w.emit(jobs.NewItem{Key: "a", Text: "t"}, jobs.NewItem{Key: "c", Text: "new"})
 	showsText(t, w.h, "/jobs/"+next+"?compare="+id, "1 new", "1 gone", "1 changed", "data-still")
 	w.done("/jobs/"+next+"/cancel", url.Values{"cleanup": {"yes"}}, "/ui/jobs/"+next)
 	w.until(next, jobs.Cancelled)
@@ -133,7 +133,7 @@ func TestDecisions(t *testing.T) {
 	w := newWorld(t, nil)
 	j := w.create("careful", "p")
 	at := "/jobs/" + j.ID
-	w.emit(jobs.Item{Key: "a/b", Text: "one"}, jobs.Item{Key: "...", Text: "two"})
+	w.emit(jobs.NewItem{Key: "a/b", Text: "one"}, jobs.NewItem{Key: "...", Text: "two"})
 	w.fail("unclear")
 	w.fail("unclear")
 	choose := func(choice string, keys ...string) string {
@@ -162,7 +162,7 @@ func TestDecisions(t *testing.T) {
 
 	j = w.create("careful", "q")
 	at = "/jobs/" + j.ID
-	w.emit(jobs.Item{Key: "a", Text: "one"}, jobs.Item{Key: "b", Text: "two"})
+	w.emit(jobs.NewItem{Key: "a", Text: "one"}, jobs.NewItem{Key: "b", Text: "two"})
 	w.fail("unclear")
 	w.fail("unclear")
 	showsText(t, w.h, at, at+"/accept-all", at+"/reject-all")
@@ -196,9 +196,9 @@ func TestPageOfALargeJob(t *testing.T) {
 	scans.Match = func(cmd redis.Cmder) bool { return strings.EqualFold(cmd.Name(), "hscan") }
 	w := newWorld(t, func(cfg *Config) { cfg.Client.Redis().AddHook(scans) })
 	j := w.create("careful", "p")
-	items := make([]jobs.Item, 10_000)
+	items := make([]jobs.NewItem, 10_000)
 	for i := range items {
-		items[i] = jobs.Item{Key: fmt.Sprintf("req-%05d", i), Text: strings.Repeat("text ", 20)}
+		items[i] = jobs.NewItem{Key: fmt.Sprintf("req-%05d", i), Text: strings.Repeat("text ", 20)}
 	}
 	w.emit(items...)
 	for i := range 60 {

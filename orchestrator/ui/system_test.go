@@ -47,7 +47,7 @@ func someJobs(t testing.TB, client *tasks.Client) (s *jobs.Service, failed strin
 		return id
 	}
 	create("careful")
-	w.emit(jobs.Item{Key: "a", Text: "t"})
+	w.emit(jobs.NewItem{Key: "a", Text: "t"})
 	w.fail("unclear")
 	failed = create(pipeline.Default)
 	testutil.Must(s.CompleteStage(ctx, failed, "create", "no creator "+harmful))(t)

@@ -198,7 +198,7 @@ func (w *world) take(role string) jobs.Work {
 }
 
 // emit runs the first stage of a job, which adds items.
-func (w *world) emit(items ...jobs.Item) {
+func (w *world) emit(items ...jobs.NewItem) {
 	w.t.Helper()
 	testutil.Ok(w.t, w.Complete(w.ctx, w.take("creator"), jobs.Answer{Items: items}))
 }

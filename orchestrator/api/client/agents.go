@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/orchestrator/access"
 )
@@ -109,7 +110,7 @@ type ItemsOfAssignment struct {
 	AssignmentPath
 	Body struct {
 		Holder
-		Items []NewItem `json:"items" minItems:"1" maxItems:"10000"`
+		Items []jobs.NewItem `json:"items" minItems:"1" maxItems:"10000"`
 	} `nameHint:"NewItems"`
 }
 
@@ -125,7 +126,7 @@ type AssignmentCompletion struct {
 		Holder
 		Verdict string          `json:"verdict,omitempty" maxLength:"100" doc:"one of the states of the stage. Defaults to accept." example:"accept"`
 		Reason  string          `json:"reason,omitempty" maxLength:"100000" doc:"why it was rejected"`
-		Items   []NewItem       `json:"items,omitempty" maxItems:"10000" doc:"are added before; only by a stage that takes the job"`
+		Items   []jobs.NewItem  `json:"items,omitempty" maxItems:"10000" doc:"are added before; only by a stage that takes the job"`
 		Item    Object          `json:"item,omitempty" doc:"fields of the item to set"`
 		Result  json.RawMessage `json:"result,omitempty" doc:"of a stage that takes the job: any JSON"`
 		Usage   Usage           `json:"usage,omitempty" maxProperties:"50" doc:"of the whole assignment"`
@@ -169,22 +170,3 @@ var (
 	FailAssignment      = Declare[AssignmentFailing, Empty]("POST /v1/assignments/{id}/fail", "failAssignment", "assignments", "Fail an assignment; it is tried again", heldWork)
 	ReleaseAssignment   = Declare[AssignmentRelease, Empty]("POST /v1/assignments/{id}/release", "releaseAssignment", "assignments", "Return an assignment; no attempt is counted", heldWork)
 )
-
-// NewItem is an item that an agent emits.
-type NewItem struct {
-	Key               string          `json:"key" minLength:"1" maxLength:"512" doc:"unique in its job; emitting it again changes nothing" example:"req-17"`
-	Text              string          `json:"text" maxLength:"1000000"`
-	Name              string          `json:"name,omitempty" maxLength:"10000"`
-	Type              string          `json:"type,omitempty" maxLength:"1000"`
-	SourceDocument    string          `json:"source_document,omitempty" maxLength:"10000"`
-	SourceLocation    string          `json:"source_location,omitempty" maxLength:"10000"`
-	Labels            map[string]bool `json:"labels,omitempty" maxProperties:"100" doc:"labels that the pipeline declares"`
-	ResearchNotes     string          `json:"research_notes,omitempty" maxLength:"1000000"`
-	Citations         []string        `json:"citations,omitempty" maxItems:"10000" maxLength:"10000"`
-	MentionedObjects  []string        `json:"mentioned_objects,omitempty" maxItems:"10000" maxLength:"10000"`
-	MentionedMessages []string        `json:"mentioned_messages,omitempty" maxItems:"10000" maxLength:"10000"`
-	Confidence        *float64        `json:"confidence_score,omitempty" minimum:"0" maximum:"1"`
-	ExternalID        string          `json:"external_id,omitempty" maxLength:"1000" doc:"where it was integrated"`
-	Priority          string          `json:"priority,omitempty" enum:"high,medium,low" doc:"Defaults to medium."`
-	Data              json.RawMessage `json:"data,omitempty" doc:"anything else"`
-}
