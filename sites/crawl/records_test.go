@@ -101,6 +101,9 @@ func TestBucketReceivesFinishedFiles(t *testing.T) {
 		if got := objects["/data/all/shop.example/j1/"+filepath.Base(file)]; got != string(data) {
 			t.Errorf("%s: got %q, want %q", filepath.Base(file), got, data)
 		}
+		if filepath.Base(file) == "item.csv" && !strings.HasPrefix(string(data), "_key,_url,name,price.amount,price.currency\r\n") {
+			t.Errorf("item.csv: got %q, want a header", data)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package crawl
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -159,48 +158,6 @@ func TestScrapeWithFaults(t *testing.T) {
 	})
 }
 
-// A worker that crashes during a page, with open files, costs one more request for this page and nothing else.
-func TestAbandonedWorker(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		site := sitetest.NewShop(t, 2, 20)
-		site.Faults = map[string][]string{"/item/13": {"hang"}}
-		out := t.TempDir()
-		def := sitetest.Parse(t, bytes.Replace(site.Definition(t, "").YAML(), []byte("max_per_domain: 2"), []byte("max_per_domain: 1"), 1))
-		o := ScrapeOptions{BaseURL: site.URL, OutDir: out}
-
-		first := begin(t, newWorker(t, rdb), "j1", def, o)
-		collect(t, first)
-		ctx, abandon := context.WithCancel(t.Context())
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			_ = crawlAs(ctx, first, "crawler")
-		}()
-		testutil.Eventually(t, "the page that hangs is requested", func() bool {
-			asked, _ := site.Counts("/item/13")
-			return asked > 0
-		})
-		// The worker neither settles nor returns the page, so another one must take over its lease.
-		t.Cleanup(func() { abandon(); <-gone })
-
-		second := begin(t, newWorker(t, rdb), "j1", def, o)
-		crawl(t, second)
-		site.IsWhole(t, aggregate(t, second))
-		for i := range 40 {
-			asked, given := site.Counts(fmt.Sprint("/item/", i))
-			if i != 13 && (asked != 1 || given != 1) {
-				t.Errorf("item %d was asked for %d times, want once", i, asked)
-			}
-		}
-		for _, p := range []string{"/", "/page/2"} {
-			if asked, _ := site.Counts(p); asked != 1 {
-				t.Errorf("%s was asked for %d times, want once", p, asked)
-			}
-		}
-	})
-}
-
 // A failed listing page makes the job incomplete, and the report names it.
 func TestFailedListing(t *testing.T) {
 	t.Parallel()
@@ -223,20 +180,6 @@ func TestSitemap(t *testing.T) {
 	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 25 {
 		t.Errorf("got %+v, want COMPLETE with 25 pages and 20 items", sum)
-	}
-}
-
-func TestCSV(t *testing.T) {
-	t.Parallel()
-	site := sitetest.NewShop(t, 1, 3)
-	s := newWorker(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.Definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true}))
-	if len(sum.Files) != 4 || !strings.HasSuffix(sum.Files[2], "item.csv") {
-		t.Fatalf("got files %v, want 4, of which the third is item.csv", sum.Files)
-	}
-	data, err := os.ReadFile(sum.Files[2])
-	if err != nil || !strings.HasPrefix(string(data), "_key,_url,name,price.amount,price.currency\r\n") || strings.Count(string(data), "\r\n") != 4 {
-		t.Errorf("got %q, error %v, want a header and 3 records", data, err)
 	}
 }
 
