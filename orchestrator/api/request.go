@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -22,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"muster/internal/clip"
 	"muster/internal/logctx"
 	"muster/orchestrator/access"
 	"muster/orchestrator/api/client"
@@ -100,11 +100,7 @@ func (c Config) logged(next http.Handler) http.Handler {
 					level = slog.LevelWarn
 				}
 			}
-			path := r.URL.Path
-			if len(path) > 200 {
-				path = path[:200] + "…"
-			}
-			c.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", path,
+			c.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", clip.Ellipsis(r.URL.Path, 200),
 				"status", watched.code(), "bytes", watched.bytes, "took", time.Since(start), "address", clientOf(r), "caller", caller.Name)
 		}()
 		next.ServeHTTP(watched, r)
@@ -374,12 +370,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Pro
 }
 
 // keyOf returns a key for a location, or a short form of a long one.
-func keyOf(raw []byte) string {
-	if len(raw) > 100 {
-		return string(bytes.ToValidUTF8(raw[:100], nil)) + "…"
-	}
-	return string(raw)
-}
+func keyOf(raw []byte) string { return clip.Ellipsis(string(raw), 100) }
 
 // plainText returns why a text of a query, path or form cannot be kept, or "".
 func plainText(text string) string {

@@ -55,7 +55,7 @@ func TestDecodeFindsTheCharset(t *testing.T) {
 			body := append([]byte(nil), encode(t, c.charset, c.prefix+c.text)...)
 			got, how := Decode(body, c.header, &definition.Definition{Encoding: c.site})
 			if !strings.Contains(string(got), c.text) {
-				t.Errorf("got %q by %+v, want it to have %q", clip(string(got)), how, c.text)
+				t.Errorf("got %q by %+v, want it to have %q", short(string(got)), how, c.text)
 			}
 			if how.From != c.from {
 				t.Errorf("decided by %q (%s), want %q", how.From, how.Name, c.from)

@@ -45,14 +45,14 @@ func Date(text string, o DateOptions) (string, error) {
 	}
 	if s := relativeDate(text, o); s != "" {
 		if o.Now.IsZero() {
-			return "", fmt.Errorf("%q is relative to an unknown time", clip(text))
+			return "", fmt.Errorf("%q is relative to an unknown time", short(text))
 		}
 		return s, nil
 	}
 	if s := timestamp(text, o.Zone); s != "" {
 		return s, nil
 	}
-	return "", fmt.Errorf("unknown date format %q; set locale or layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
+	return "", fmt.Errorf("unknown date format %q; set locale or layout, such as 02.01.2006, or see the recipes in sites/README.md", short(text))
 }
 
 func dateByLayout(text string, o DateOptions) (string, error) {
@@ -80,7 +80,7 @@ func dateByLayout(text string, o DateOptions) (string, error) {
 		}
 		return t.Format(time.DateOnly), nil
 	}
-	return "", fmt.Errorf("%q does not match the layout %s", clip(text), strings.Join(o.Layouts, " or "))
+	return "", fmt.Errorf("%q does not match the layout %s", short(text), strings.Join(o.Layouts, " or "))
 }
 
 // day is a date and its position in the text. A year of 0 means no year.
@@ -259,7 +259,7 @@ func numericDate(text string, o DateOptions) (day, error) {
 	case b > 12, o.Order == "mdy" && a <= 12 && sign != ".":
 		d.day, d.month = b, a
 	case a <= 12 && a != b && o.Order == "" && sign == "/":
-		return d, fmt.Errorf("%q is ambiguous; set locale (en: month first, en-GB: day first) or layout", clip(text))
+		return d, fmt.Errorf("%q is ambiguous; set locale (en: month first, en-GB: day first) or layout", short(text))
 	}
 	return d, nil
 }
@@ -321,7 +321,7 @@ func namedDate(text string, o DateOptions) (day, error) {
 		}
 	}
 	if yearless {
-		return day{}, fmt.Errorf("%q has no year; extract the year from another element, or use type: text", clip(text))
+		return day{}, fmt.Errorf("%q has no year; extract the year from another element, or use type: text", short(text))
 	}
 	return day{}, nil
 }

@@ -22,7 +22,7 @@ func Number(text, locale string) (float64, error) {
 		return 0, err
 	}
 	if n.ambiguous {
-		return 0, fmt.Errorf("%q is ambiguous: thousands or decimals; set locale, such as en or de", clip(text))
+		return 0, fmt.Errorf("%q is ambiguous: thousands or decimals; set locale, such as en or de", short(text))
 	}
 	if err := n.isUnit(text, false); err != nil {
 		return 0, err
@@ -41,14 +41,14 @@ func Integer(text, locale string) (int64, error) {
 	}
 	if math.Abs(n.value) < 1<<53 {
 		if n.value != math.Trunc(n.value) {
-			return 0, fmt.Errorf("%v in %q is not a whole number", n.value, clip(text))
+			return 0, fmt.Errorf("%v in %q is not a whole number", n.value, short(text))
 		}
 		return int64(n.value), nil
 	}
 	// A number beyond the precision of float64, such as an ID or a barcode, must consist of digits only.
 	i, err := strconv.ParseInt(n.digits, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("number out of range in %q", clip(text))
+		return 0, fmt.Errorf("number out of range in %q", short(text))
 	}
 	return i, nil
 }
@@ -76,7 +76,7 @@ func readNumber(text, locale string) (numeral, error) {
 	text = strings.Map(plainRune, text)
 	at := numeralForm.FindStringIndex(text)
 	if at == nil {
-		return numeral{}, fmt.Errorf("no number in %q", clip(text))
+		return numeral{}, fmt.Errorf("no number in %q", short(text))
 	}
 	from, to := at[0], at[0]+len(strings.TrimRightFunc(text[at[0]:at[1]], func(r rune) bool { return r < '0' || r > '9' }))
 	if from > 0 && text[from] < '0' && endsInLetter(text[:from]) {
@@ -95,7 +95,7 @@ func readNumber(text, locale string) (numeral, error) {
 	n.digits = strings.NewReplacer(".", "", ",", "", " ", "", "'", "").Replace(whole)
 	var err error
 	if n.value, err = strconv.ParseFloat(n.digits+fraction, 64); err != nil || math.IsInf(n.value, 0) {
-		return numeral{}, fmt.Errorf("number out of range in %q", clip(text))
+		return numeral{}, fmt.Errorf("number out of range in %q", short(text))
 	}
 	return n, nil
 }
@@ -168,7 +168,7 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 func (n numeral) isUnit(text string, price bool) error {
 	after := n.after
 	if m := magnitude.FindString(after); m != "" {
-		return fmt.Errorf("%q: %s changes the number; extract the number with regex, or use type: text", clip(text), strings.Trim(m, " ."))
+		return fmt.Errorf("%q: %s changes the number; extract the number with regex, or use type: text", short(text), strings.Trim(m, " ."))
 	}
 	if price {
 		after = strings.TrimPrefix(after, " ")
@@ -181,7 +181,7 @@ func (n numeral) isUnit(text string, price bool) error {
 	if letter != 'k' && letter != 'M' && (letter != 'K' || n.value == math.Trunc(n.value) && !price) || unicode.IsLetter(next) || next >= '0' && next <= '9' {
 		return nil
 	}
-	return fmt.Errorf("%q: %c may be a magnitude or a unit; extract the number with regex, or use type: text", clip(text), letter)
+	return fmt.Errorf("%q: %c may be a magnitude or a unit; extract the number with regex, or use type: text", short(text), letter)
 }
 
 // isExact returns an error if the number is whole and beyond the precision of float64.
@@ -192,7 +192,7 @@ func (n numeral) isExact(text string) error {
 	if digits := strings.TrimLeft(strings.TrimPrefix(n.digits, "-"), "0"); strconv.FormatFloat(math.Abs(n.value), 'f', -1, 64) == digits {
 		return nil
 	}
-	return fmt.Errorf("%q has too many digits for type: number; use type: integer (up to 19 digits) or text", clip(text))
+	return fmt.Errorf("%q has too many digits for type: number; use type: integer (up to 19 digits) or text", short(text))
 }
 
 // plainRune maps digits, spaces, quotes and dashes of other scripts to ASCII.
@@ -246,5 +246,5 @@ func truth(fd found) (any, error) {
 	if v, ok := truths[t]; ok {
 		return v, nil
 	}
-	return nil, fmt.Errorf("%q is not a boolean; use regex to match the text that means true", clip(t))
+	return nil, fmt.Errorf("%q is not a boolean; use regex to match the text that means true", short(t))
 }

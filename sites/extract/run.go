@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"muster/internal/clip"
 	"muster/sites/definition"
 )
 
@@ -284,7 +285,7 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 		case err != nil && f.Required:
 			why = err.Error()
 		case err != nil:
-			x.res.Faults.Add(name, Fault{Unparsed: 1, Example: clipTo(maxExample, err.Error())})
+			x.res.Faults.Add(name, Fault{Unparsed: 1, Example: clip.Line(err.Error(), maxExample)})
 		case v != nil:
 			values = append(values, Value{f.Name, v})
 		}
@@ -306,7 +307,7 @@ const maxExample = 200
 // invalid adds a problem to a record.
 func (x *run) invalid(rec *Record, p problem) {
 	rec.Problems = append(rec.Problems, p.String())
-	x.res.Faults.Add(rec.Type+"."+p.field, Fault{Invalid: 1, Example: clipTo(maxExample, p.why)})
+	x.res.Faults.Add(rec.Type+"."+p.field, Fault{Invalid: 1, Example: clip.Line(p.why, maxExample)})
 }
 
 // maxCandidates limits the matches of a source that are converted until one has the field's type.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"muster/internal/clip"
 	"muster/sites/definition"
 )
 
@@ -189,13 +190,4 @@ func render(n *html.Node, inner bool) string {
 	return strings.TrimSpace(b.String())
 }
 
-func clip(s string) string { return clipTo(60, s) }
-
-// clipTo shortens a text to n characters on one line.
-func clipTo(n int, s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if rs := []rune(s); len(rs) > n {
-		return string(rs[:n]) + "…"
-	}
-	return s
-}
+func short(s string) string { return clip.Line(s, 60) }

@@ -102,7 +102,7 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 		if isNumber && strings.ContainsAny(text, "eE") && (typ == definition.TypeNumber || typ == definition.TypeInteger || typ == definition.TypePrice) {
 			f, err := n.Float64()
 			if err != nil {
-				return nil, fmt.Errorf("number out of range in %q", clip(text))
+				return nil, fmt.Errorf("number out of range in %q", short(text))
 			}
 			text = strconv.FormatFloat(f, 'f', -1, 64)
 		}
@@ -127,7 +127,7 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 		}
 		u, err := x.doc.reference(text)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a URL", clip(text))
+			return nil, fmt.Errorf("%q is not a URL", short(text))
 		}
 		if typ == definition.TypeFile {
 			return x.download(u)
@@ -221,10 +221,10 @@ func wrong(f *definition.Field, v any) string {
 	}
 	text := fmt.Sprint(v)
 	if !f.Match.IsZero() && !f.Match.MatchString(text) {
-		return fmt.Sprintf("%q does not match %s", clip(text), f.Match)
+		return fmt.Sprintf("%q does not match %s", short(text), f.Match)
 	}
 	if len(f.OneOf) > 0 && !slices.Contains(f.OneOf, text) {
-		return fmt.Sprintf("%q is not one of %s", clip(text), strings.Join(f.OneOf, ", "))
+		return fmt.Sprintf("%q is not one of %s", short(text), strings.Join(f.OneOf, ", "))
 	}
 	return ""
 }

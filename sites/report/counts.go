@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/clip"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/tasks/workqueue"
@@ -156,9 +157,7 @@ func (c *Counts) group(g Group) {
 		}
 		return "#"
 	})
-	if len(g.Error) > 200 {
-		g.Error = strings.ToValidUTF8(g.Error[:200], "") + "…"
-	}
+	g.Error = clip.Ellipsis(g.Error, 200)
 	for i := range c.Groups {
 		if o := &c.Groups[i]; o.Class == g.Class && o.Error == g.Error {
 			o.Pages += g.Pages
