@@ -12,11 +12,11 @@ import (
 	promcollectors "github.com/prometheus/client_golang/prometheus/collectors"
 
 	"muster/internal/limit"
+	"muster/internal/tracing"
 	"muster/jobs"
 	"muster/orchestrator/api"
 	"muster/orchestrator/webhook"
 	"muster/proxies"
-	"muster/sites"
 	"muster/sites/report"
 	"muster/tasks/metrics"
 )
@@ -228,7 +228,7 @@ func (m *scrapeMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 // add counts an attempt. Delayed pages were not requested and are not counted.
-func (m *scrapeMetrics) add(site string, v sites.Visited) {
+func (m *scrapeMetrics) add(site string, v tracing.PageEnd) {
 	if v.Delayed {
 		return
 	}

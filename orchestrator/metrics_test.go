@@ -22,9 +22,9 @@ import (
 
 	"muster/internal/limit"
 	"muster/internal/testutil"
+	"muster/internal/tracing"
 	"muster/orchestrator/api"
 	"muster/proxies/gateway"
-	"muster/sites"
 	"muster/sites/report"
 	"muster/tasks/metrics"
 	"muster/tasks/workqueue"
@@ -182,11 +182,11 @@ var unseenKinds = map[string]string{
 func TestScrapeMetrics(t *testing.T) {
 	t.Parallel()
 	m := newScrapeMetrics(func(site string) bool { return site == "shop" })
-	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 7})
-	m.add("shop", sites.Visited{Status: 200, Took: 300 * time.Millisecond, Records: 5})
-	m.add("shop", sites.Visited{Class: "soft_block", Took: 10 * time.Millisecond})
-	m.add("shop", sites.Visited{Class: "throttled", Delayed: true})
-	m.add("a-foreign-site", sites.Visited{Class: "connect"})
+	m.add("shop", tracing.PageEnd{Status: 200, Took: 300 * time.Millisecond, Records: 7})
+	m.add("shop", tracing.PageEnd{Status: 200, Took: 300 * time.Millisecond, Records: 5})
+	m.add("shop", tracing.PageEnd{Class: "soft_block", Took: 10 * time.Millisecond})
+	m.add("shop", tracing.PageEnd{Class: "throttled", Delayed: true})
+	m.add("a-foreign-site", tracing.PageEnd{Class: "connect"})
 	w := httptest.NewRecorder()
 	metrics.Handler(m).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	got := w.Body.String()

@@ -41,12 +41,6 @@ var ErrNoJob = store.ErrNoJob
 // Config configures a Service. NewService sets its Secrets.
 type Config = crawl.Config
 
-// Visit is the fetch of a page.
-type Visit = crawl.Visit
-
-// Visited is the result of a fetch.
-type Visited = crawl.Visited
-
 // A Service scrapes sites. It is safe for concurrent use. Close releases its resources.
 type Service struct {
 	*crawl.Worker

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -20,10 +21,11 @@ type Page struct {
 
 // PageEnd is the result of a fetch.
 type PageEnd struct {
-	Status  int    // HTTP status; 0 without a response
-	Proxy   string // proxy ID
-	Class   string // error class
-	Delayed bool   // postponed without a request; not a failure
+	Status  int           // HTTP status; 0 without a response
+	Proxy   string        // proxy ID
+	Class   string        // error class
+	Delayed bool          // postponed without a request, because of the request rate or a stopping job; not a failure
+	Took    time.Duration // response time; 0 without a page
 	Records int
 	Err     error
 }

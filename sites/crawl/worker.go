@@ -26,9 +26,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"muster/internal/limit"
+	"muster/internal/tracing"
 	"muster/internal/webhook"
 	"muster/sites/definition"
 	"muster/sites/fetch"
@@ -52,7 +52,7 @@ type Config struct {
 	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
 	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
 	// none.
-	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
+	Observe  func(ctx context.Context, p tracing.Page) (context.Context, func(tracing.PageEnd))
 	MaxPages int // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
 	// Fetch configures the clients of all jobs: Filter, which applies to webhooks too, NoProxy, OnBlocked, Via, Route, Browser,
 	// Extractors and Cache. Its other fields are those of a job.
@@ -66,24 +66,6 @@ type Config struct {
 	Judged func(ctx context.Context, h report.Health, before report.HealthStatus) error
 	// BreakerChanged is called when the circuit breaker of a site opens or closes; see limit.BreakerConfig. Defaults to none.
 	BreakerChanged func(context.Context, limit.BreakerState)
-}
-
-// Visit is the fetch of a page.
-type Visit struct {
-	Site, Kind, URL string
-	Item            string // ID in the job's queue
-	Attempt         int    // from 1
-}
-
-// Visited is the result of a fetch.
-type Visited struct {
-	Status  int           // of HTTP; 0 without a response
-	Via     string        // proxy as returned by fetch.Config.Via
-	Class   string        // of the error
-	Delayed bool          // not requested, because of the request rate or a stopping job
-	Took    time.Duration // response time; 0 without a page
-	Records int
-	Err     error
 }
 
 // A Worker runs the tasks of scrapes in this process and writes their records. It is safe for concurrent use. Close releases its
