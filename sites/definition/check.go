@@ -51,13 +51,12 @@ func (c *checker) check(def *Definition) {
 	c.checkRender(&def.Render)
 	c.checkExtractor(&def.Extractor)
 	c.checkStart(def, base)
-	c.checkLinks(def, def.Listing.Links, def.recordFormat(KindListing), "listing.links")
-	c.checkLinks(def, def.Detail.Links, def.recordFormat(KindDetail), "detail.links")
 	c.checkNext(def.Listing.Next)
-	def.Listing.Format = c.oneOf(def.Listing.Format, FormatHTML, words[Listing]("format"), def.Listing.At, "listing.format")
-	def.Detail.Format = c.oneOf(def.Detail.Format, FormatHTML, words[Detail]("format"), def.Detail.At, "detail.format")
 	for _, kind := range kinds {
-		if page := def.Page(kind); !page.HTML.IsZero() && page.Format != FormatJSON {
+		page := def.Page(kind)
+		c.checkLinks(def, page.Links, def.recordFormat(kind), kind+".links")
+		page.Format = c.oneOf(page.Format, FormatHTML, words[Detail]("format"), page.At, kind+".format")
+		if !page.HTML.IsZero() && page.Format != FormatJSON {
 			c.problemAt(page.HTML.At, kind+".html", "is for HTML inside JSON; add format: json")
 		}
 	}

@@ -91,12 +91,8 @@ type Start struct {
 
 // Listing describes pages that link to other pages.
 type Listing struct {
-	At       Pos
-	Next     *Next      `yaml:"next"`
-	Links    []Link     `yaml:"links"`
-	MustHave []Selector `yaml:"must_have"`
-	Format   string     `yaml:"format" oneof:"html json"`
-	HTML     Path       `yaml:"html"`
+	Next *Next `yaml:"next"`
+	Detail
 }
 
 // Detail describes pages with the data of one item. HTML is the path of the HTML in a page that is JSON.
@@ -512,11 +508,11 @@ func (d *Definition) IsShipped() bool { return d.shipped }
 func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
 
 // Page returns the options for a kind of page.
-func (d *Definition) Page(kind string) Detail {
-	if l := d.Listing; kind == KindListing {
-		return Detail{l.At, l.Links, l.MustHave, l.Format, l.HTML}
+func (d *Definition) Page(kind string) *Detail {
+	if kind == KindListing {
+		return &d.Listing.Detail
 	}
-	return d.Detail
+	return &d.Detail
 }
 
 // recordFormat returns the format of the pages of a kind from which records are extracted.

@@ -90,8 +90,8 @@ func TestKeysPage(t *testing.T) {
 		}
 		page.WriteString("\n" + strings.TrimLeft(testutil.Item(remarks[strings.TrimSuffix(s.at, ".product")])+"\n\n", "\n"))
 		v := reflect.ValueOf(s.value)
-		for f, v := range v.Fields() {
-			key := f.Tag.Get("yaml")
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			key, v := f.Tag.Get("yaml"), v.FieldByIndex(f.Index)
 			if key == "" {
 				continue
 			}
