@@ -146,10 +146,7 @@ func (c Config) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		client := clientOf(r)
-		caller, err := access.CommandLine, error(nil)
-		if !c.Gate.Local(credentialOf(r)) {
-			caller, err = c.identify(r)
-		}
+		caller, err := c.identify(r)
 		denied, isDenied := errors.AsType[*access.Denied](err)
 		if isDenied && at.optional && credentialOf(r) == "" {
 			if limits.allow(w, r, access.Caller{}, client) {
@@ -183,6 +180,10 @@ const noCredential = "a key is needed: as the password of the login, or as Autho
 // identify returns the caller of a request. Where all keys were taken out of the
 // settings while it runs, only a listener on loopback is open.
 func (c Config) identify(r *http.Request) (access.Caller, error) {
+	credential := credentialOf(r)
+	if c.Gate.Local(credential) {
+		return access.CommandLine, nil
+	}
 	closed, err := c.Gate.Closed(r.Context())
 	if errors.Is(err, access.ErrStale) && c.local() {
 		err = nil
@@ -190,7 +191,6 @@ func (c Config) identify(r *http.Request) (access.Caller, error) {
 	if err != nil || !closed && c.local() {
 		return access.Open, err
 	}
-	credential := credentialOf(r)
 	if credential == "" {
 		return access.Caller{}, &access.Denied{Why: noCredential}
 	}

@@ -126,15 +126,21 @@ func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 func TestStreamEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := Config{Gate: gate(t, "a key that is long enough for tests")}.withDefaults()
+		const key, local = "a key that is long enough for tests", "the key of commands on this machine"
+		cfg := Config{Gate: gate(t, key)}.withDefaults()
+		cfg.Gate.SetLocal(local)
 		h := testutil.Must(only(cfg, func(s *server) { addEvents(s, quiet) }))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			ask(t, h, "GET", "/v1/events", bearer("a key that is long enough for tests"), func(r *http.Request) { *r = *r.WithContext(ctx) })
-		}()
+		follow := func(key string) <-chan struct{} {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				ask(t, h, "GET", "/v1/events", bearer(key), func(r *http.Request) { *r = *r.WithContext(ctx) })
+			}()
+			return ended
+		}
+		ended, endedLocal := follow(key), follow(local)
 		select {
 		case <-ended:
 			t.Fatal("the stream ended while its key counts")
@@ -145,6 +151,11 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 		case <-ended:
 		case <-time.After(2 * heartbeat):
 			t.Error("the stream continues without its key")
+		}
+		select {
+		case <-endedLocal:
+			t.Error("the stream of a command on this machine ended")
+		default:
 		}
 	})
 }
