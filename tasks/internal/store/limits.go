@@ -257,7 +257,7 @@ func (s Limits) Change(ctx context.Context, limit string, key *string, what, val
 	for _, shard := range shards {
 		res, err := s.scripts["limit"].Run(ctx, s.rdb, []string{s.Prefix(shard)}, what, name, value, limitChanges).Int()
 		if err != nil {
-			return nil, fmt.Errorf("change limit %s: %w", limit, err)
+			return nil, err
 		}
 		if res == 0 {
 			return nil, ErrLimitChanges
