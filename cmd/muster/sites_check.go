@@ -262,7 +262,7 @@ func initSite(env environment, c *cli.Context) error {
 	defer closeIt()
 	d, err := draft.Write(c.Context, client.Get, u)
 	if err != nil {
-		return fmt.Errorf("guess a definition from %s: %w", u, err)
+		return fmt.Errorf("guess a definition from %s: %w", u.Redacted(), err)
 	}
 	for _, v := range d.Views {
 		printView(env.stderr, v)
