@@ -17,7 +17,6 @@ import (
 	"muster/jobs"
 	"muster/jobs/agent"
 	"muster/jobs/pipeline"
-	"muster/orchestrator/access"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/proxies"
@@ -76,9 +75,6 @@ func reload(s *System, cfg config.Config, check func(*sites.Registry) error) ([]
 		return nil, err
 	}
 	if err := check(registry); err != nil {
-		return nil, err
-	}
-	if _, err := access.NewGate(cfg.API.Keys, nil, nil); err != nil {
 		return nil, err
 	}
 	if err := s.Agents.Reload(cfg.Agents.Static, cfg.Agents.Allow, agent.Limits{Concurrency: cfg.Agents.Concurrency, PerMinute: cfg.Agents.PerMinute}, cfg.Agents.HealthEvery); err != nil {

@@ -91,7 +91,6 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 		for want, change := range map[string]func(*config.Config){
 			"nosuchsite":   func(c *config.Config) { c.Sites.Schedule = map[string]string{"nosuchsite": "@daily"} },
 			"no such file": func(c *config.Config) { c.Sites.Dir = filepath.Join(t.TempDir(), "none") },
-			"short key":    func(c *config.Config) { c.API.Keys = []string{"short"} },
 			"agent 2": func(c *config.Config) {
 				c.Agents.Static = []agent.Static{{Role: "a", URL: "http://a"}, {Role: "a", URL: "http://a"}}
 			},

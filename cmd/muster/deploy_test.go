@@ -102,7 +102,7 @@ func TestDeploymentFilesLoad(t *testing.T) {
 			}
 		}
 		for i, e := range environ {
-			e = required.ReplaceAllString(defaults.ReplaceAllString(e, "$1"), "a key of .env")
+			e = required.ReplaceAllString(defaults.ReplaceAllString(e, "$1"), "a-key-of-32-or-more-characters-of-.env")
 			if key, _, _ := strings.Cut(e, "="); strings.HasSuffix(key, "_FILE") {
 				secret := filepath.Join(t.TempDir(), "secret")
 				testutil.Ok(t, os.WriteFile(secret, []byte("redis://:a-key-of-thirty-two-characters@redis:6379/0\n"), 0o600))

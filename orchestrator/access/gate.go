@@ -44,7 +44,7 @@ func (g *Gate) SetStatic(static []string) error {
 	var sums [][sha256.Size]byte
 	for _, key := range static {
 		if len(key) < minKey {
-			return fmt.Errorf("api.keys contains a short key: use at least %d characters", minKey)
+			return fmt.Errorf("a short key: use at least %d characters", minKey)
 		}
 		sums = append(sums, sha256.Sum256([]byte(key)))
 	}

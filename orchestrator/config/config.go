@@ -56,7 +56,7 @@ type Config struct {
 
 // Redis selects the Redis to use.
 type Redis struct {
-	URL         string        `yaml:"url" secret:"url"`
+	URL         string        `yaml:"url" secret:"url" rule:"redis" zero:""`
 	Mode        string        `yaml:"mode" oneof:"auto external child embedded"`
 	Port        int           `yaml:"port" range:"0 65535"`
 	Server      string        `yaml:"server"`
@@ -209,7 +209,7 @@ type Sites struct {
 	Cache      string            `yaml:"cache"`
 	Browser    string            `yaml:"browser"`
 	Extractors map[string]string `yaml:"extractors"`
-	Sinks      []string          `yaml:"sinks" secret:"url"`
+	Sinks      []string          `yaml:"sinks" secret:"url" rule:"sinks"`
 	Secret     string            `yaml:"webhook_secret" secret:"all" rule:"secret" zero:""`
 }
 
@@ -230,7 +230,7 @@ type API struct {
 	Listen   string   `yaml:"listen" rule:"address"`
 	Enabled  bool     `yaml:"enabled"`
 	ReadOnly bool     `yaml:"read_only"`
-	Keys     []string `yaml:"keys" secret:"all" reload:"yes"`
+	Keys     []string `yaml:"keys" secret:"all" rule:"keys" reload:"yes"`
 	Hosts    []string `yaml:"hosts" reload:"yes"`
 
 	Rate  float64             `yaml:"rate" range:"0 1000000"`

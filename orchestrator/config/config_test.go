@@ -203,6 +203,10 @@ func TestSettingsOutOfRangeAreRejected(t *testing.T) {
 				`[{"role":"a","url":"http://a:1","capacity":1001}]`, `[{"role":"a","url":"http://a:1"},{"role":"b","url":"http://a:1"}]`, `[{"rol":"a","url":"http://a:1"}]`}},
 		{"sites.schedule", []string{"a=0 * * * *", "a=@daily", "a=off", "a=0 4 * * 7"}, []string{"a=hourly", "a=0 4 30 2 *", "a=CRON_TZ=Local @daily", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
 		{"sites.names", []string{"a,b.c"}, []string{"a b", "a{b}"}},
+		{"sites.sinks", []string{"sqlite:a.db", "s3://a/b"}, []string{"a:b"}},
+		{"redis.url", []string{"", "redis://a", "redis-cluster://a,b"}, []string{"a", "http://a"}},
+		{"api.keys", []string{"", strings.Repeat("k", 32)}, []string{"short"}},
+		{"api.listen", []string{"127.0.0.1:0", ":http"}, []string{"127.0.0.1:99999", ":x"}},
 		{"data_dir", []string{"x"}, []string{" "}},
 	} {
 		for _, value := range c.good {
@@ -324,7 +328,7 @@ func TestSecrets(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	testutil.Ok(t, os.WriteFile(secret, []byte("redis://u:s3same@host:1/0\n"), 0o600))
 	l := read(t, Sources{File: example, Environ: []string{
-		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_API__KEYS=s3same,s3same2", "MUSTER_PROXIES__JUDGE_KEY=s3same",
+		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_API__KEYS=s3same-that-is-long-enough-for-a-key,s3same2-that-is-long-enough-for-a-key", "MUSTER_PROXIES__JUDGE_KEY=s3same",
 	}})
 	if l.Redis.URL != "redis://u:s3same@host:1/0" {
 		t.Errorf("url is %q", l.Redis.URL)
@@ -385,7 +389,7 @@ func TestEnvironReproducesSettings(t *testing.T) {
 	want.Sites.Parallel = false
 	want.Jobs.KeepFor = map[string]time.Duration{"completed": 0, "failed": 90 * 24 * time.Hour}
 	want.Wait.Poll = 250 * time.Millisecond
-	want.API.Keys = []string{"hush-hush-1", "hush-${2}"} // not a reference
+	want.API.Keys = []string{"hush-hush-1-that-is-long-enough-for-it", "hush-${2}-that-is-long-enough-for-it"} // not a reference
 	want.Tracing.Headers = map[string]string{"Authorization": "Bearer \"hush\": #1"}
 	want.Webhooks.Static = []webhook.Static{{NewEndpoint: webhook.NewEndpoint{Name: "ops", URL: "https://ops.example/?token=hush", Events: []string{"site.*"}}, Secrets: []string{aSecret}}}
 	want.Agents.Static = []agent.Static{{Role: "creator", URL: "http://127.0.0.1:7", Capacity: 3}, {Name: "x", Roles: []string{"a", "b"}, URL: "https://b.example/<c>"}}

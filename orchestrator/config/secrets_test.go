@@ -15,7 +15,7 @@ import (
 func TestReferencesToSecrets(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
-	testutil.Ok(t, os.WriteFile(key, []byte("s3same-key\n"), 0o600))
+	testutil.Ok(t, os.WriteFile(key, []byte("s3same-key-that-is-long-enough-for-it\n"), 0o600))
 	file := write(t, `
 redis: {url: "redis://u:${PASS}@host:1/0"}
 api:
@@ -26,11 +26,11 @@ proxies:
   sources: ["https://list/?k=${LATE}"]
 queue: {user_agent: "${KEY}"}
 `)
-	l := read(t, Sources{File: file, Environ: []string{"PASS=s3same", "KEY=s3same-one"}})
+	l := read(t, Sources{File: file, Environ: []string{"PASS=s3same", "KEY=s3same-one-that-is-long-enough-for-it"}})
 	if l.Redis.URL != "redis://u:s3same@host:1/0" {
 		t.Errorf("got the url %q", l.Redis.URL)
 	}
-	if want := []string{"s3same-one", "s3same-key"}; !slices.Equal(l.API.Keys, want) {
+	if want := []string{"s3same-one-that-is-long-enough-for-it", "s3same-key-that-is-long-enough-for-it"}; !slices.Equal(l.API.Keys, want) {
 		t.Errorf("got the keys %q, want %q", l.API.Keys, want)
 	}
 	if got := l.Proxies.Sources[0].URL; got != "https://list/?k=${LATE}" {
@@ -46,7 +46,7 @@ queue: {user_agent: "${KEY}"}
 		t.Errorf("got the warnings %q, want none", l.Warnings)
 	}
 	testutil.Ok(t, os.Chmod(key, 0o644))
-	l = read(t, Sources{File: file, Environ: []string{"PASS=s3same", "KEY=s3same-one"}})
+	l = read(t, Sources{File: file, Environ: []string{"PASS=s3same", "KEY=s3same-one-that-is-long-enough-for-it"}})
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], key) {
 		t.Errorf("got the warnings %q, want one with the file", l.Warnings)
 	}
@@ -58,7 +58,7 @@ func TestEverythingMissingIsNamed(t *testing.T) {
 	_, err := Load(Sources{
 		File: write(t, `
 redis: {url: "${REDIS_URL}"}
-api: {keys: ["${KEY_ONE} ${KEY_TWO}", "${file:/none/key}", "fine-here"]}
+api: {keys: ["${KEY_ONE} ${KEY_TWO}", "${file:/none/key}", "fine-here-with-its-32-characters"]}
 proxies:
   sources: ["https://list/?k=${LIST_KEY}", {url: "https://two/", headers: {X-Token: "${TOKEN}"}, auth: "u:${file:/none/auth}"}]
 workers: {concurrency: 1000}
@@ -83,5 +83,8 @@ workers: {concurrency: 1000}
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got\n%v\nwant it to have %q", err, want)
 		}
+	}
+	if strings.Contains(err.Error(), "short key") || strings.Contains(err.Error(), "address of a Redis") {
+		t.Errorf("got\n%v\nwant each mistake once", err)
 	}
 }

@@ -20,8 +20,10 @@ import (
 	hooks "muster/internal/webhook"
 	"muster/internal/yamlstrict"
 	"muster/jobs/agent"
+	"muster/orchestrator/access"
 	"muster/orchestrator/archive"
 	"muster/orchestrator/webhook"
+	"muster/sites/sink"
 	"muster/tasks"
 )
 
@@ -204,7 +206,11 @@ var rules = map[string]func(text string) error{
 		return nil
 	},
 	"address": func(text string) error {
-		if _, _, err := net.SplitHostPort(text); err != nil {
+		_, port, err := net.SplitHostPort(text)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
 			return fmt.Errorf("invalid listen address %q: use host:port, for example 127.0.0.1:8000", text)
 		}
 		return nil
@@ -213,7 +219,16 @@ var rules = map[string]func(text string) error{
 		_, err := addressfilter.New(text)
 		return err
 	},
-	"archive":   archive.Check,
+	"archive": archive.Check,
+	"keys": func(text string) error {
+		_, err := access.NewGate([]string{text}, nil, nil)
+		return err
+	},
+	"redis": func(text string) error {
+		_, err := tasks.ParseURL(text)
+		return err
+	},
+	"sinks":     sink.Check,
 	"collector": checkCollector,
 	"urls":      agent.CheckURL,
 	"origins":   checkOrigin,
@@ -246,6 +261,9 @@ func (s setting) checkRule() []error {
 	var errs []error
 	if rule, ok := rules[name]; ok {
 		for _, text := range texts {
+			if text == "" && s.isList() { // the decoder has reported it, or the missing secret in it
+				continue
+			}
 			if err := rule(text); err != nil {
 				errs = append(errs, err)
 			}

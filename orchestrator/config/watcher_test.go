@@ -70,14 +70,14 @@ func TestWatcherReloads(t *testing.T) {
 	file := write(t, "queue: {max_per_host: 3}\n")
 	w := watching(t, Sources{File: file}, 5*time.Millisecond)
 
-	rewrite(t, file, "queue: {max_per_host: 7}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
+	rewrite(t, file, "queue: {max_per_host: 7}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush-that-is-long-enough-for-a-key]}\n")
 	w.until(t, "level=WARN", 1)
 	for _, want := range []string{"queue.max_per_host: 3 → 7", "api.keys", "needs_restart=redis.url"} {
 		if !strings.Contains(w.String(), want) {
 			t.Errorf("got %s, want %s in it", w.String(), want)
 		}
 	}
-	if c := w.configs()[0]; c.Queue.MaxPerHost != 7 || c.Redis.URL != "" || !slices.Equal(c.API.Keys, []string{"hush-hush"}) {
+	if c := w.configs()[0]; c.Queue.MaxPerHost != 7 || c.Redis.URL != "" || !slices.Equal(c.API.Keys, []string{"hush-hush-that-is-long-enough-for-a-key"}) {
 		t.Errorf("got %+v, want the new limit and key, and the old Redis", c)
 	}
 
@@ -87,7 +87,7 @@ func TestWatcherReloads(t *testing.T) {
 	if !strings.Contains(w.String(), file+":2:") {
 		t.Errorf("got %s, want the line of the mistake", w.String())
 	}
-	rewrite(t, file, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush]}\n")
+	rewrite(t, file, "queue: {max_per_host: 9}\nredis: {url: 'redis://:hush@h/0'}\napi: {keys: [hush-hush-that-is-long-enough-for-a-key]}\n")
 	w.until(t, "queue.max_per_host: 7 → 9", 1)
 	if n := strings.Count(w.String(), "reload failed"); n != 1 {
 		t.Errorf("the invalid file was reported %d times, want once", n)
@@ -139,7 +139,7 @@ func TestWatcherFollowsLinks(t *testing.T) {
 		testutil.Ok(t, os.Symlink(to, at+".tmp"))
 		testutil.Ok(t, os.Rename(at+".tmp", at))
 	}
-	for name, keys := range map[string]string{"one": "key-number-1", "two": "key-number-1\nkey-number-2\n"} {
+	for name, keys := range map[string]string{"one": "the-key-of-these-tests-with-number-1", "two": "the-key-of-these-tests-with-number-1\nthe-key-of-these-tests-with-number-2\n"} {
 		testutil.Ok(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		rewrite(t, filepath.Join(dir, name, "muster.yaml"), "workers: {concurrency: "+map[string]string{"one": "1", "two": "2"}[name]+"}\n")
 		rewrite(t, filepath.Join(dir, name, "keys"), keys)
@@ -151,7 +151,7 @@ func TestWatcherFollowsLinks(t *testing.T) {
 	w := watching(t, Sources{File: filepath.Join(dir, "muster.yaml"), Environ: []string{"MUSTER_API__KEYS_FILE=" + filepath.Join(dir, "keys")}}, 5*time.Millisecond)
 	link("two", filepath.Join(dir, "data"))
 	w.until(t, "workers.concurrency: 1 → 2", 1)
-	if got := w.configs()[0].API.Keys; len(got) != 2 || got[1] != "key-number-2" {
+	if got := w.configs()[0].API.Keys; len(got) != 2 || got[1] != "the-key-of-these-tests-with-number-2" {
 		t.Errorf("got the keys %q, want the keys of the new file, one per line", got)
 	}
 }
@@ -165,9 +165,9 @@ func TestWatcherWatchesAllFiles(t *testing.T) {
 	w := watching(t, Sources{File: file}, 5*time.Millisecond)
 	rewrite(t, file, "data_dir: "+dir+"\napi: {keys: ['${file:"+key+"}']}\n")
 	w.until(t, "secret file "+key+": no such file", 1)
-	rewrite(t, key, "a-long-key\n")
+	rewrite(t, key, "a-key-that-is-long-enough-for-tests\n")
 	w.until(t, "changed=api.keys", 1)
-	rewrite(t, key, "another-key\n")
+	rewrite(t, key, "another-key-that-is-long-enough-for-it\n")
 	w.until(t, "changed=api.keys", 2)
 	testutil.Ok(t, os.Mkdir(filepath.Dir(site), 0o700))
 	rewrite(t, site, "site: one\n")
