@@ -185,8 +185,8 @@ func Find(name string) (path string, remote bool, err error) {
 			return path, false, nil
 		}
 	}
-	return "", false, errors.New("no Chromium was found; install it (Debian, Ubuntu: apt-get install chromium; macOS: brew install --cask chromium), " +
-		"or set sites.browser to its path or to the URL of a running one, such as http://127.0.0.1:9222")
+	return "", false, fmt.Errorf("no Chromium was found as %s; install it (Debian, Ubuntu: apt-get install chromium; macOS: brew install --cask chromium), "+
+		"or set sites.browser to its path or to the URL of a running one, such as http://127.0.0.1:9222", strings.Join(names, ", "))
 }
 
 // start starts a browser, or connects to a remote one.

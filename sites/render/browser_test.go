@@ -361,8 +361,8 @@ func TestBrowserUsesAProxy(t *testing.T) {
 func TestNoBrowser(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Browser: t.TempDir() + "/chromium"})
-	if err := b.Check(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "apt-get install chromium") {
-		t.Errorf("got %v, want ErrUnavailable and the remedy", err)
+	if err := b.Check(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "/chromium; install it (Debian, Ubuntu: apt-get install chromium") {
+		t.Errorf("got %v, want ErrUnavailable, the path and the remedy", err)
 	}
 	b.Close()
 	if _, err := b.Render(t.Context(), Request{URL: "http://shop.example/"}); !errors.Is(err, ErrUnavailable) {
