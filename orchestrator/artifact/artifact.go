@@ -213,7 +213,7 @@ func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConf
 		}
 		if err != nil {
 			rep.Lines--
-			return rep, errors.Join(fmt.Errorf("read line %d: %w", rep.Lines+1, err), flush())
+			return rep, errors.Join(fmt.Errorf("read line %d: %w; the artifacts before it are in the queue", rep.Lines+1, err), flush())
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue

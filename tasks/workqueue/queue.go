@@ -228,7 +228,7 @@ func (q *Queue) Resume(ctx context.Context) (bool, error) { return setPaused(ctx
 func setPaused(ctx context.Context, s *store, on int) (bool, error) {
 	v, err := s.run(ctx, "pause or resume", "pause", on)
 	if toInt(v) < 0 {
-		err = fmt.Errorf("pause or resume queue %s: %w", s.name, ErrNoQueue)
+		err = fmt.Errorf("queue %s: %w", s.name, ErrNoQueue)
 	}
 	return toInt(v) == 1, err
 }
