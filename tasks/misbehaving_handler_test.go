@@ -176,6 +176,24 @@ func TestKilledWorkerWaitsForNoHandler(t *testing.T) {
 }
 
 // A handler that a worker would ignore panics where it is bound or wrapped.
+// A killed worker does not wait long for a Redis that does not reply: not for its counts, which it stores at the end.
+func TestKilledWorkerOfASilentRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	w := newWorld(t, connect(t, server.URL()).Redis())
+	for range 5 {
+		testutil.Must(send(t, w, ID.S(1)))(t)
+	}
+	server.Freeze()
+	t.Cleanup(server.Thaw)
+	at := time.Now()
+	w.worker.Kill()
+	testutil.Ok(t, w.worker.Stop())
+	if took := time.Since(at); took > 18*time.Second { // it signs off for 5 s
+		t.Errorf("it stopped after %v", took)
+	}
+}
+
 func TestMuxPanicsInsteadOfIgnoringAHandler(t *testing.T) {
 	t.Parallel()
 	m, one, two := tasks.NewMux(), tasks.New[int, int]("mux.one"), tasks.New[int, int]("mux.two")

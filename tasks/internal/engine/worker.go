@@ -192,8 +192,10 @@ func (w *Worker) background(ctx context.Context) (end func(), err error) {
 		_ = messages.Close()
 		loops.Wait()
 		if !w.cfg.Manual {
-			w.dispatcher.tally.once(within(running)) // the rest
-			w.logs.once(within(running))
+			rest, cancel := context.WithTimeout(context.WithoutCancel(running), storeEvery)
+			defer cancel()
+			w.dispatcher.tally.once(rest)
+			w.logs.once(rest)
 		}
 	}, nil
 }
