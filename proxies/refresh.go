@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -28,6 +27,7 @@ import (
 
 	"muster/internal/atomicfile"
 	"muster/internal/tracing"
+	"muster/internal/wrap"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks"
@@ -146,21 +146,9 @@ func (s *Service) keepReport(ctx context.Context, report Report) error {
 }
 
 // ReadReport is like [Pool.Report], but reads the export directory, which has only the report of the last refresh.
-func ReadReport(dir, job string) (report Report, ok bool, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, ReportFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Report{}, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &report)
-	}
-	if err != nil {
-		return Report{}, false, fmt.Errorf("read the report of refresh %s: %w", job, err)
-	}
-	if report.JobID != job {
-		return Report{}, false, nil
-	}
-	return report, true, nil
+func ReadReport(dir, job string) (Report, bool, error) {
+	report, ok, err := atomicfile.ReadJSON[Report](filepath.Join(dir, ReportFile))
+	return report, ok && report.JobID == job, wrap.Err(err, "read the report of refresh %s", job)
 }
 
 // Refresh returns the workflow that reads sources, checks the candidates in chunks on all workers and publishes the

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/atomicfile"
 	"muster/internal/limit"
 	"muster/internal/wrap"
 	"muster/sites/crawl"
@@ -42,21 +43,8 @@ func (s *Service) Stored(ctx context.Context, id string) (report.Summary, bool, 
 // Reported is like [Service.Stored] but reads the report in a job's directory. The directory has the report of the last job that
 // wrote to it.
 func Reported(folder, id string) (report.Summary, bool, error) {
-	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return report.Summary{}, false, nil
-	}
-	var sum report.Summary
-	if err == nil {
-		err = json.Unmarshal(data, &sum)
-	}
-	if err != nil {
-		return report.Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
-	}
-	if sum.JobID != id {
-		return report.Summary{}, false, nil
-	}
-	return sum, true, nil
+	sum, ok, err := atomicfile.ReadJSON[report.Summary](filepath.Join(folder, record.ReportFile))
+	return sum, ok && sum.JobID == id, wrap.Err(err, "read the report of job %s", id)
 }
 
 // Folder returns the directory of a job's records and report on the machine that writes them. The error is ErrNoJob if the job

@@ -3,6 +3,7 @@ package atomicfile
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,18 @@ func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// ReadJSON returns the value in a JSON file. ok is false if there is no file.
+func ReadJSON[T any](path string) (value T, ok bool, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return value, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &value)
+	}
+	return value, err == nil, err
 }
 
 // SyncDir syncs a directory, so that the names of its files are on disk, if the system supports it.
