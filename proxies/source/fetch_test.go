@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -227,20 +226,6 @@ func TestTruncatedListIsRejected(t *testing.T) {
 				t.Errorf("got %v and %d candidates, want …%s… and none", err, len(list.Candidates), want)
 			}
 		})
-	}
-}
-
-func TestFetchIsCanceled(t *testing.T) {
-	t.Parallel()
-	reader, writer := io.Pipe()
-	defer writer.Close()
-	f := newFetcher(t)
-	f.Stdin = reader
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	go func() { <-ctx.Done(); writer.CloseWithError(errors.New("terminal closed")) }()
-	if _, err := f.Fetch(ctx, Source{URL: "-"}); err == nil {
-		t.Error("got no error")
 	}
 }
 
