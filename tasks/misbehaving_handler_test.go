@@ -175,7 +175,6 @@ func TestKilledWorkerWaitsForNoHandler(t *testing.T) {
 	})
 }
 
-// A handler that a worker would ignore panics where it is bound or wrapped.
 // A killed worker does not wait long for a Redis that does not reply: not for its counts, which it stores at the end.
 func TestKilledWorkerOfASilentRedis(t *testing.T) {
 	t.Parallel()
@@ -194,6 +193,7 @@ func TestKilledWorkerOfASilentRedis(t *testing.T) {
 	}
 }
 
+// A handler that a worker would ignore panics where it is bound or wrapped.
 func TestMuxPanicsInsteadOfIgnoringAHandler(t *testing.T) {
 	t.Parallel()
 	m, one, two := tasks.NewMux(), tasks.New[int, int]("mux.one"), tasks.New[int, int]("mux.two")
