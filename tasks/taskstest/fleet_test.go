@@ -372,3 +372,26 @@ func TestBatch(t *testing.T) {
 		}
 	}
 }
+
+// A node that waits for its batch expires in time, and the others of the batch run.
+func TestNodeExpiresBeforeItsBatch(t *testing.T) {
+	t.Parallel()
+	mux := tasks.NewMux()
+	tasks.HandleBatch(mux, inc, tasks.Batch[int]{Size: 3, Wait: time.Hour}, func(_ context.Context, ns []int) []tasks.Outcome[int] {
+		return make([]tasks.Outcome[int], len(ns))
+	})
+	f := taskstest.New(t, mux)
+	other := testutil.Must(inc.S(1).Send(t.Context(), f.Client()))(t)
+	began := f.Now()
+	_, err := taskstest.Do(f, inc.S(2), tasks.Expires(time.Minute))
+	if failure := (*tasks.Failure)(nil); !errors.As(err, &failure) || failure.Code != tasktype.CodeExpired {
+		t.Errorf("got %v, want the code %s", err, tasktype.CodeExpired)
+	}
+	if took := f.Now().Sub(began); took > 2*time.Minute {
+		t.Errorf("it expired after %s, want a minute", took)
+	}
+	f.Drain()
+	if _, err := other.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -37,6 +37,9 @@ func (rn *runner) gather(ctx context.Context, r *Run, h *Handler) (result, bool,
 	if r.it.gathered() {
 		wait = min(wait, r.it.clock.local(time.UnixMilli(r.it.rec.At)).Sub(rn.clock.Now()))
 	}
+	if !r.expires.IsZero() {
+		wait = min(wait, r.expires.Sub(rn.clock.Now())+time.Millisecond)
+	}
 	res := r.waits(store.AgainGathering, max(wait, time.Millisecond))
 	res.list, res.size = store.BatchName(r.it.lease.Lane, r.Info.Task, key), h.Batch.Size
 	return res, true, nil
