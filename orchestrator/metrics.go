@@ -12,7 +12,7 @@ import (
 	promcollectors "github.com/prometheus/client_golang/prometheus/collectors"
 
 	"muster/internal/limit"
-	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/jobs"
 	"muster/orchestrator/api"
 	"muster/orchestrator/webhook"
@@ -228,7 +228,7 @@ func (m *scrapeMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 // add counts an attempt. Delayed pages were not requested and are not counted.
-func (m *scrapeMetrics) add(site string, v tracing.PageEnd) {
+func (m *scrapeMetrics) add(site string, v observed.End) {
 	if v.Delayed {
 		return
 	}

@@ -22,7 +22,7 @@ import (
 
 	"muster/internal/limit"
 	"muster/internal/testutil"
-	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/orchestrator/api"
 	"muster/proxies/gateway"
 	"muster/sites/report"
@@ -182,11 +182,11 @@ var unseenKinds = map[string]string{
 func TestScrapeMetrics(t *testing.T) {
 	t.Parallel()
 	m := newScrapeMetrics(func(site string) bool { return site == "shop" })
-	m.add("shop", tracing.PageEnd{Status: 200, Took: 300 * time.Millisecond, Records: 7})
-	m.add("shop", tracing.PageEnd{Status: 200, Took: 300 * time.Millisecond, Records: 5})
-	m.add("shop", tracing.PageEnd{Class: "soft_block", Took: 10 * time.Millisecond})
-	m.add("shop", tracing.PageEnd{Class: "throttled", Delayed: true})
-	m.add("a-foreign-site", tracing.PageEnd{Class: "connect"})
+	m.add("shop", observed.End{Status: 200, Took: 300 * time.Millisecond, Records: 7})
+	m.add("shop", observed.End{Status: 200, Took: 300 * time.Millisecond, Records: 5})
+	m.add("shop", observed.End{Class: "soft_block", Took: 10 * time.Millisecond})
+	m.add("shop", observed.End{Class: "throttled", Delayed: true})
+	m.add("a-foreign-site", observed.End{Class: "connect"})
 	w := httptest.NewRecorder()
 	metrics.Handler(m).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 	got := w.Body.String()

@@ -26,6 +26,7 @@ import (
 	"muster/internal/limit"
 	"muster/internal/logctx"
 	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/internal/tracing/otlp"
 	"muster/jobs"
 	"muster/jobs/agent"
@@ -410,9 +411,9 @@ func (s *System) Close() error {
 }
 
 // observePage counts the fetch of a page and starts its span if tracing is enabled.
-func (s *System) observePage(ctx context.Context, p tracing.Page) (context.Context, func(tracing.PageEnd)) {
+func (s *System) observePage(ctx context.Context, p observed.Page) (context.Context, func(observed.End)) {
 	ctx, end := s.tracing.Page(ctx, p)
-	return ctx, func(r tracing.PageEnd) {
+	return ctx, func(r observed.End) {
 		s.scrapes.add(p.Site, r)
 		end(r)
 	}

@@ -4,36 +4,19 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"muster/internal/tracing/observed"
 )
 
-// Page describes the fetch of a page of a site.
-type Page struct {
-	Site, Kind, URL string
-	Item            string // ID in the queue of the job
-	Attempt         int    // starting at 1
-}
-
-// PageEnd is the result of a fetch.
-type PageEnd struct {
-	Status  int           // HTTP status; 0 without a response
-	Proxy   string        // proxy ID
-	Class   string        // error class
-	Delayed bool          // postponed without a request, because of the request rate or a stopping job; not a failure
-	Took    time.Duration // response time; 0 without a page
-	Records int
-	Err     error
-}
-
 // Page starts the span of a fetch. end must be called once.
-func (t *Tracing) Page(ctx context.Context, p Page) (_ context.Context, end func(PageEnd)) {
+func (t *Tracing) Page(ctx context.Context, p observed.Page) (_ context.Context, end func(observed.End)) {
 	if t == nil {
-		return ctx, func(PageEnd) {}
+		return ctx, func(observed.End) {}
 	}
 	attrs := []attribute.KeyValue{
 		semconv.HTTPRequestMethodKey.String(http.MethodGet),
@@ -45,7 +28,7 @@ func (t *Tracing) Page(ctx context.Context, p Page) (_ context.Context, end func
 		attrs = append(attrs, address(u.Host)...)
 	}
 	ctx, span := t.tracer.Start(ctx, "page "+p.Kind, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
-	return ctx, func(e PageEnd) {
+	return ctx, func(e observed.End) {
 		span.SetAttributes(attribute.Int("muster.records", e.Records))
 		if e.Status != 0 {
 			span.SetAttributes(semconv.HTTPResponseStatusCode(e.Status))

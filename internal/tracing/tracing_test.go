@@ -18,6 +18,7 @@ import (
 	"muster/internal/logctx"
 	"muster/internal/testutil"
 	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/internal/tracing/otlp"
 	"muster/internal/tracing/tracingtest"
 )
@@ -58,8 +59,8 @@ func TestDisabledTracing(t *testing.T) {
 		t.Error("the transport is wrapped")
 	}
 	tr.Record(map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, time.Now(), "x", "")
-	_, end := tr.Page(t.Context(), tracing.Page{})
-	end(tracing.PageEnd{})
+	_, end := tr.Page(t.Context(), observed.Page{})
+	end(observed.End{})
 	tr.Close()
 }
 
@@ -267,8 +268,8 @@ func TestPagesHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	c := tracingtest.New(t)
 	tr := open(t, func(cfg *tracing.Config) { cfg.Endpoint = c.URL }, io.Discard)
-	_, end := tr.Page(t.Context(), tracing.Page{Site: "shop", Kind: "detail", URL: "https://u:hush@shop.example/p?page=2&key=hush#hush", Item: "i", Attempt: 2})
-	end(tracing.PageEnd{Status: 429, Class: "rate_limited", Err: errors.New("hush"), Proxy: "http://10.0.0.1:80"})
+	_, end := tr.Page(t.Context(), observed.Page{Site: "shop", Kind: "detail", URL: "https://u:hush@shop.example/p?page=2&key=hush#hush", Item: "i", Attempt: 2})
+	end(observed.End{Status: 429, Class: "rate_limited", Err: errors.New("hush"), Proxy: "http://10.0.0.1:80"})
 	tr.Close()
 	if len(c.Spans()) != 1 {
 		t.Fatalf("%d spans, want 1", len(c.Spans()))

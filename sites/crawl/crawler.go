@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"muster/internal/limit"
-	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
@@ -37,7 +37,7 @@ type crawler struct {
 	client    *fetch.Client
 	breaker   *polite.SiteBreaker
 	extractor *extractor
-	observe   func(context.Context, tracing.Page) (context.Context, func(tracing.PageEnd)) // may be nil
+	observe   func(context.Context, observed.Page) (context.Context, func(observed.End)) // may be nil
 	counts    *counters
 }
 
@@ -112,10 +112,10 @@ type fetched struct {
 func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, permit limit.Permit, known *store.Page, landed func()) (f fetched) {
 	var page extract.Page
 	if c.observe != nil {
-		var visited func(tracing.PageEnd)
-		ctx, visited = c.observe(ctx, tracing.Page{Site: c.def.Site, Kind: v.Kind, URL: v.URL, Item: lease.ID, Attempt: lease.Attempts + 1})
+		var visited func(observed.End)
+		ctx, visited = c.observe(ctx, observed.Page{Site: c.def.Site, Kind: v.Kind, URL: v.URL, Item: lease.ID, Attempt: lease.Attempts + 1})
 		defer func() {
-			end := tracing.PageEnd{Status: page.Status, Proxy: page.Via, Took: page.Took, Records: len(f.records), Err: f.failure}
+			end := observed.End{Status: page.Status, Proxy: page.Via, Took: page.Took, Records: len(f.records), Err: f.failure}
 			if f.failure != nil {
 				class := fetch.ClassOf(f.failure)
 				end.Class, end.Delayed = string(class), class == fetch.Throttled || class == fetch.Canceled

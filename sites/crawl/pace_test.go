@@ -11,7 +11,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/testutil"
-	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/sites/fetch"
 	"muster/sites/internal/sitetest"
 	"muster/sites/report"
@@ -63,8 +63,8 @@ func TestPaceAtTheServer(t *testing.T) {
 				}
 			})
 			sum := scrapeOn(t, 2, "site: paced\nbase_url: "+site.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: "+c.politeness+"\n"+sitetest.PageRecords, func(cfg *Config) {
-				cfg.Observe = func(ctx context.Context, _ tracing.Page) (context.Context, func(tracing.PageEnd)) {
-					return ctx, func(v tracing.PageEnd) {
+				cfg.Observe = func(ctx context.Context, _ observed.Page) (context.Context, func(observed.End)) {
+					return ctx, func(v observed.End) {
 						if v.Class == string(fetch.RateLimited) {
 							mu.Lock()
 							defer mu.Unlock()

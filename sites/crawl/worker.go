@@ -28,7 +28,7 @@ import (
 	"net/http"
 
 	"muster/internal/limit"
-	"muster/internal/tracing"
+	"muster/internal/tracing/observed"
 	"muster/internal/webhook"
 	"muster/sites/definition"
 	"muster/sites/fetch"
@@ -52,7 +52,7 @@ type Config struct {
 	Secret    string                                              // key that signs webhook requests; see sink.Options. Defaults to none.
 	// Observe is called before each fetch, and the returned function after it. The fetch uses the returned context. Defaults to
 	// none.
-	Observe  func(ctx context.Context, p tracing.Page) (context.Context, func(tracing.PageEnd))
+	Observe  func(ctx context.Context, p observed.Page) (context.Context, func(observed.End))
 	MaxPages int // maximum number of pages in flight over all sites and processes. Defaults to 0: no limit.
 	// Fetch configures the clients of all jobs: Filter, which applies to webhooks too, NoProxy, OnBlocked, Via, Route, Browser,
 	// Extractors and Cache. Its other fields are those of a job.
