@@ -3,6 +3,7 @@ package jobs
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,6 +64,9 @@ func (s *Service) seed(ctx context.Context, line []byte) (bool, error) {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&l); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			err = bad(cmp.Or(wrong.Field, "the line"), "has the wrong type %s", wrong.Value)
+		}
 		return false, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {

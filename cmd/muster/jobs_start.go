@@ -242,7 +242,7 @@ func seedJobs(env environment, c *cli.Context, file string) error {
 	return withSystem(env.creating(), c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		done, err := o.Jobs.Seed(ctx, from)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; %d jobs were created before it, and are skipped when the file is used again", err, done.Created)
 		}
 		if c.Bool("json") {
 			return printJSON(env.stdout, done)
