@@ -31,7 +31,7 @@ func tasksCommand(env environment) *cli.Command {
 				},
 			}, listTasks),
 			apiCommand(env, &cli.Command{
-				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE|TASK",
+				Name: "complete", Usage: "complete an open task with its result, or fail it with --error", ArgsUsage: "WORKFLOW NODE|TASK", Before: requires("error", "code", "permanent"),
 				Description: `A result for a TASK goes to the first of its open nodes. If none is open, the workflow
 keeps the result for the next one that opens. - as the result is standard input.`,
 			}, completeTask),
