@@ -284,6 +284,7 @@ func (c *checker) checkBounds(def *Definition) {
 	checkRanges(c, &def.Blocks, def.Blocks.At, "blocks")
 	checkRanges(c, &def.Proxy, def.Proxy.At, "proxy")
 	checkRanges(c, &def.Render, def.Render.At, "render")
+	checkRanges(c, &def.Extractor, def.Extractor.At, "extractor")
 }
 
 // checkRanges checks the numbers of a section, a pointer to a struct, against their range tags.

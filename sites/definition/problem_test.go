@@ -135,6 +135,7 @@ func TestProblemsOfRequests(t *testing.T) {
 		{"header of the transport", "start: [/]", "start: [/]\nheaders: {accept-encoding: gzip}", `headers.accept-encoding: cannot be set`},
 		{"size out of bounds", "start: [/]", "start: [/]\nlimits: {max_bytes: 1}", `limits.max_bytes: is 1; must be from 1KiB to 1GiB`},
 		{"time out of bounds", "start: [/]", "start: [/]\nlimits: {page_timeout: 61m}", `limits.page_timeout: is 1h1m0s; must be from 100ms to 1h`},
+		{"extractor for too long", "start: [/]", "start: [/]\nextractor: {command: get, timeout: 61m}", `extractor.timeout: is 1h1m0s; must be from 100ms to 1h`},
 		{"removed key of a record", "key: [name]", "if: a", `9:5: records.product: the key if was removed: select the elements in each`},
 		{"removed key of a field", "name: h1", "name: {xpath: //h1}", `11:14: records.product.fields.name: the key xpath was removed: give the expression to css`},
 		{"removed key of politeness", "start: [/]", "start: [/]\npoliteness: {retry_after_max: 1m}", `4:14: politeness: the key retry_after_max was removed: a Retry-After counts up to ten minutes`},
