@@ -144,7 +144,7 @@ func TestCodesOfProblemsAreDocumented(t *testing.T) {
 	for _, known := range serviceProblems {
 		codes = append(codes, known.Code)
 	}
-	codes = append(codes, tasksapi.Codes()...)
+	codes = append(append(codes, tasksapi.Codes()...), "invalid_definition", "scrape_running", "proxy_not_found") // set without a sentinel error
 	for status := 400; status < 600; status++ {
 		codes = append(codes, httpproblem.New(status, "").Code)
 	}
