@@ -18,6 +18,7 @@ import (
 	"muster/internal/redistest"
 	"muster/internal/testutil"
 	"muster/tasks"
+	"muster/tasks/internal/store"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
 )
@@ -351,6 +352,45 @@ func TestHandlerHoldsALimit(t *testing.T) {
 	at := testutil.Must(taskstest.Do(f, tasks.Each([]int{0, 1}, call)))(t)
 	if d := at[1].Sub(at[0]).Round(time.Minute); d != time.Hour {
 		t.Errorf("the second call began %s after the first, want 1h", d)
+	}
+}
+
+// A node for which a place is reserved before it is delayed runs at once, also if the connection repeats the call that delays it.
+func TestPlaceForANodeThatIsNotDelayedYet(t *testing.T) {
+	t.Parallel()
+	rdb, jump := redistest.Clock(t)
+	plain := newClient(t, redis.NewClient(&redis.Options{Addr: rdb.(*redis.Client).Options().Addr}))
+	begun, first := make(chan struct{}, 2), make(chan struct{})
+	one := tasks.New[int, int]("limit.reserved", tasks.Limited(tasks.Concurrency("reserved", 1), func(int) string { return "all" }))
+	mux := tasks.NewMux()
+	tasks.Handle(mux, one, func(_ context.Context, n int) (int, error) {
+		begun <- struct{}{}
+		<-first
+		return n, nil
+	})
+	var run *tasks.Run[int]
+	end := sync.OnceFunc(func() {
+		jump(9 * time.Second) // a reservation for a node that was not delayed for so long ends at once
+		close(first)
+		_, _ = run.Wait(limited(t))
+	})
+	f := redistest.NewFault(redistest.Repeated, 1)
+	f.Match = func(cmd redis.Cmder) bool {
+		args := cmd.Args()
+		delays := len(args) > 1 && store.ScriptName(fmt.Sprint(args[1])) == "turn" && slices.Contains(args, any(store.AgainLimited))
+		if delays {
+			end()
+		}
+		return delays
+	}
+	f.Arm()
+	rdb.AddHook(f)
+	runWorker(t, tasks.NewClient(rdb), mux, tasks.WorkerConfig{Concurrency: 4})
+	run = started(t, plain, one.S(1))
+	<-begun
+	wantValue(t, started(t, plain, tasks.Chain(one.S(2), one)), 2)
+	if f.Calls() == 0 {
+		t.Error("no node was delayed")
 	}
 }
 

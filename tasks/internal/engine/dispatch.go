@@ -389,6 +389,7 @@ func (d *dispatcher) mostLocked(queue string, free int, slots []*slot) int {
 func (d *dispatcher) turn(t *store.Turn, done []result) (*store.Turned, []*item) {
 	t.ID = d.leases.begin()
 	res := &store.Turned{}
+	all := done
 	var ended []store.NodeLease
 	for first := true; len(done)+len(t.Back)+t.Most > 0; first = false {
 		t.Done, t.Changes, t.Again = nil, d.changes(done), false
@@ -432,7 +433,7 @@ func (d *dispatcher) turn(t *store.Turn, done []result) (*store.Turned, []*item)
 	}
 	d.leases.end(t.ID, taken, ended...)
 	d.count(done)
-	d.limiter.parked(context.Background(), done)
+	d.limiter.parked(context.Background(), all) // also the refused ones: the connection may have repeated the call
 	return res, d.read(res, taken, followed(done))
 }
 
